@@ -134,8 +134,9 @@ bench-ingest: $(STAMP) $(PEERS_STAMP)
 	$(BIN)/python -m benchmarks.worker
 	$(BIN)/python -m benchmarks.peers.ingest
 
+# SETTINGS="rag.reranking.enabled=true rag.reranking.model=FOLDER" lets a cross-encoder score the units.
 bench-answers: $(STAMP)
-	$(BIN)/python -m benchmarks.answers
+	$(BIN)/python -m benchmarks.answers $(SETTINGS:%=--setting %)
 
 bench-keyword: $(STAMP)
 	$(BIN)/python -m benchmarks.keyword

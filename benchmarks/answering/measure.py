@@ -9,11 +9,11 @@ import numpy as np
 
 from benchmarks.answering.record import AskedPair
 from benchmarks.answering.sets import AnswerQuestion
-from kosmos_rag.answering.abstention import best_evidence, confidence
+from kosmos_rag.answering.abstention import best_evidence
 from kosmos_rag.answering.compose import select
 from kosmos_rag.answering.evidence import Evidence, heading, score_evidence
+from kosmos_rag.answering.scorers import EmbeddingScorer, EvidenceScorer
 from kosmos_rag.core.config import AnswerSettings
-from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.types import Context
 
 _NUMBER = re.compile(r"^\d+\. ")
@@ -27,23 +27,37 @@ class ScoredPair:
     question: AnswerQuestion
     evidence: Sequence[Evidence]
     """Of the context with the answering documents; empty for a question without them."""
+    by_cosine: Evidence | None
+    """The unit of that context that is nearest by cosine; None without units."""
     confidence: float
     confidence_without: float
 
 
-def score_pair(contexts: AskedPair, embedder: Embedder, settings: AnswerSettings) -> ScoredPair:
-    """Score the evidence of a question as the answerer does."""
+def score_pair(
+    contexts: AskedPair, scorer: EvidenceScorer, cosine: EmbeddingScorer, settings: AnswerSettings
+) -> ScoredPair:
+    """Score the evidence of a question as the answerer does.
+
+    Args:
+        contexts: The question with its contexts.
+        scorer: The scorer of the answerer.
+        cosine: The scorer of the baseline.
+        settings: Of answers.
+    """
 
     def score(context: Context | None) -> tuple[list[Evidence], float]:
         passages = () if context is None else context.passages[: settings.max_passages]
-        evidence = score_evidence(contexts.question.text, passages, embedder)
+        evidence = score_evidence(contexts.question.text, passages, scorer)
         best = best_evidence(evidence)
-        return evidence, confidence(best.score) if best else 0.0
+        return evidence, scorer.confidence(best.score) if best else 0.0
 
     evidence, with_documents = score(contexts.context)
+    passages = () if contexts.context is None else contexts.context.passages[: settings.max_passages]
+    nearest = score_evidence(contexts.question.text, passages, cosine)
     return ScoredPair(
         question=contexts.question,
         evidence=evidence,
+        by_cosine=max(nearest, key=lambda item: item.parts["meaning"], default=None),
         confidence=with_documents,
         confidence_without=score(contexts.without)[1],
     )
@@ -73,14 +87,10 @@ def measure(pairs: Sequence[ScoredPair], settings: AnswerSettings) -> dict[str, 
         "first": _share([_holds(pair, units[0]) for pair, units in quoted]),
         "units": round(mean([len(units) for _, units in quoted] or [0]), 2),
         "words": round(mean([sum(len(item.unit.text.split()) for item in units) for _, units in quoted] or [0]), 1),
-        "first_by_cosine": _share([_holds(pair, max(pair.evidence, key=_meaning)) for pair in scored]),
+        "first_by_cosine": _share([_holds(pair, pair.by_cosine) for pair in scored if pair.by_cosine]),
         "first_of_passage": _share([_holds(pair, pair.evidence[0]) for pair in scored]),
         "random": round(mean([mean(_holds(pair, item) for item in pair.evidence) for pair in scored] or [0]), 3),
     }
-
-
-def _meaning(item: Evidence) -> float:
-    return item.meaning
 
 
 def _holds(pair: ScoredPair, item: Evidence) -> bool:

@@ -1,6 +1,5 @@
-"""Estimate whether the evidence answers the question, by its best unit."""
+"""Refuse a question whose evidence does not answer it, and give the reason."""
 
-import math
 from collections.abc import Collection, Sequence
 
 from kosmos_rag.answering.evidence import Evidence, heading
@@ -11,19 +10,10 @@ from kosmos_rag.core.types import ContextPassage
 
 REFUSAL = "I don't have information about that in the approved knowledge base."
 
-# Score of a unit that answers as often as not, and the steepness around it (docs/benchmarks/tuning-log.md).
-EVEN_SCORE = 0.85
-STEEPNESS = 3.0
-
 
 def best_evidence(evidence: Sequence[Evidence]) -> Evidence | None:
     """Return the unit with the highest score; None without units."""
     return max(evidence, key=lambda item: item.score, default=None)
-
-
-def confidence(score: float) -> float:
-    """Return the probability that evidence whose best unit has this score answers the question."""
-    return 1 / (1 + math.exp(-STEEPNESS * (score - EVEN_SCORE)))
 
 
 def explain_language(passages: Sequence[ContextPassage], model: str, languages: Collection[str]) -> str | None:
@@ -45,12 +35,13 @@ def explain_language(passages: Sequence[ContextPassage], model: str, languages: 
     )
 
 
-def explain_low_score(question: str, best: Evidence, threshold: float) -> str:
+def explain_low_score(question: str, best: Evidence, confidence: float, threshold: float) -> str:
     """Return in one sentence why the best unit does not answer the question.
 
     Args:
         question: The question that was searched.
         best: The unit with the highest score.
+        confidence: The probability that it answers the question.
         threshold: Confidence below which an answer is refused.
     """
     language = find_language([best.passage.text])
@@ -60,5 +51,5 @@ def explain_low_score(question: str, best: Evidence, threshold: float) -> str:
     lacks = f"; it lacks {', '.join(repr(word) for word in missing)}" if missing else ""
     return (
         f"The best unit, of {best.passage.citation.marker}, has a score of {best.score:.2f} and so a confidence of "
-        f"{confidence(best.score):.2f}, below rag.answer.threshold, {threshold:.2f}{lacks}."
+        f"{confidence:.2f}, below rag.answer.threshold, {threshold:.2f}{lacks}."
     )

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from kosmos_rag.answering.abstention import REFUSAL
 from kosmos_rag.answering.claims import find_other_unit, is_negated
 from kosmos_rag.answering.compose import cite_unit
-from kosmos_rag.answering.evidence import cosines, passage_units
+from kosmos_rag.answering.evidence import passage_units
 from kosmos_rag.answering.prompt_injection import find_instruction
+from kosmos_rag.answering.scorers import cosines
 from kosmos_rag.answering.units import Unit, units
 from kosmos_rag.answering.words import stems
 from kosmos_rag.core.errors import RequestError

@@ -1,20 +1,14 @@
 """Score text units of passages by how well each answers the question."""
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from kosmos_rag.answering.question_type import is_requested_sql, subject
+from kosmos_rag.answering.scorers import EvidenceScorer
 from kosmos_rag.answering.units import Unit, cells, units
 from kosmos_rag.answering.words import coverage, find_language, inverse_document_frequencies, stems
-from kosmos_rag.core.protocols import Embedder, Vectors
 from kosmos_rag.core.types import ContextPassage
-
-# Loss for each passage before its own: retrieval has seen more of a passage than one unit.
-RANK_LOSS = 0.05
 
 _FIELD = re.compile(r"[^\W\d_][\w ./-]{0,40}: \S[^\n]*")
 """A line of a header block: `Document ID: 7`, `From: ann@example.org`."""
@@ -29,8 +23,8 @@ class Evidence:
 
     passage: ContextPassage
     unit: Unit
-    meaning: float
-    """Cosine similarity of section title and unit to the question, -1 to 1."""
+    parts: Mapping[str, float]
+    """The parts of the score by name."""
     words: float
     """Share of the question's words in the unit and the title of its section, weighted by IDF, 0 to 1."""
     title_similarity: float = 0.0
@@ -41,45 +35,34 @@ class Evidence:
     """The unit before it in the passage."""
 
     @property
-    def parts(self) -> dict[str, float]:
-        """The parts of the score by name."""
-        return {
-            "meaning": max(0.0, self.meaning),
-            "words": self.words,
-            "rank": RANK_LOSS * (1 - self.passage.citation.index),
-        }
-
-    @property
     def score(self) -> float:
         """The sum of the parts, 0 or more."""
         return max(0.0, sum(self.parts.values()))
 
 
-def score_evidence(question: str, passages: Sequence[ContextPassage], embedder: Embedder) -> list[Evidence]:
-    """Score every text unit of the passages, in document order.
-
-    The score is the sum of embedding similarity and question coverage, with the rank of the passage as a tie-break.
-    Words are compared in the language of the passages. Raises ModelUnavailable.
+def score_evidence(question: str, passages: Sequence[ContextPassage], scorer: EvidenceScorer) -> list[Evidence]:
+    """Score every text unit of the passages, in document order. Raises ModelError.
 
     Args:
         question: the question, rewritten if it is a follow-up.
-        embedder: the model of the embedding similarity.
+        passages: the best passages of a context.
+        scorer: compares units with the question.
     """
-    (evidence,) = score_questions([question], passages, embedder)
+    (evidence,) = score_questions([question], passages, scorer)
     return evidence
 
 
 def score_questions(
-    questions: Sequence[str], passages: Sequence[ContextPassage], embedder: Embedder
+    questions: Sequence[str], passages: Sequence[ContextPassage], scorer: EvidenceScorer
 ) -> list[list[Evidence]]:
-    """Score every text unit of the passages for each question.
+    """Score every text unit of the passages for each question, in document order.
 
-    The units are embedded once. Raises ModelUnavailable.
+    Words are compared in the language of the passages. Raises ModelError.
 
     Args:
         questions: the questions, or the parts of one.
         passages: the best passages of a context.
-        embedder: the model of the embedding similarity.
+        scorer: compares units with the questions.
     """
     candidates = [
         (passage, unit, previous)
@@ -90,29 +73,31 @@ def score_questions(
     if not candidates:
         return [[] for _ in questions]
     texts = [_text_with_section(passage, _read_aloud(unit)) for passage, unit, _ in candidates]
-    vectors = embedder.embed(texts)
     language = find_language(passage.text for passage in passages)
     text_stems = [stems(text, language) for text in texts]
     title_stems = {heading(passage): frozenset(stems(subject(heading(passage)), language)) for passage in passages}
     passage_stems = [frozenset(stems(f"{heading(passage)} {passage.text}", language)) for passage in passages]
 
-    def score(question: str) -> list[Evidence]:
-        meanings = cosines(vectors, embedder.embed_query(question))
+    def score(question: str, similarities: Iterable[float]) -> list[Evidence]:
         weights = inverse_document_frequencies(stems(subject(question), language), passage_stems)
-        return [
-            Evidence(
+        terms = frozenset(weights)
+
+        def build(candidate: tuple[ContextPassage, Unit, Unit | None], words: float, similarity: float) -> Evidence:
+            passage, unit, previous = candidate
+            return Evidence(
                 passage=passage,
                 unit=unit,
-                meaning=float(meaning),
-                words=coverage(weights, unit_stems),
-                title_similarity=_dice(frozenset(weights), title_stems[heading(passage)]),
+                parts=scorer.build_parts(similarity, words, passage.citation.index),
+                words=words,
+                title_similarity=_dice(terms, title_stems[heading(passage)]),
                 is_requested_sql=is_requested_sql(question, unit),
                 previous=previous,
             )
-            for (passage, unit, previous), unit_stems, meaning in zip(candidates, text_stems, meanings, strict=True)
-        ]
 
-    return [score(question) for question in questions]
+        shares = [coverage(weights, unit_stems) for unit_stems in text_stems]
+        return list(map(build, candidates, shares, map(float, similarities)))
+
+    return list(map(score, questions, scorer.compare(questions, texts)))
 
 
 def passage_units(passage: ContextPassage) -> Iterator[Unit]:
@@ -127,15 +112,6 @@ def table_columns(passage: ContextPassage) -> tuple[str, ...]:
     """Return the columns of the table that the passage begins within."""
     context = passage.citation.table_context
     return cells(context[-1]) if context else ()
-
-
-def cosines(vectors: Vectors, vector: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Return the cosine similarity of each row to a vector.
-
-    The result is 0 where a norm is 0.
-    """
-    lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(vector)
-    return (vectors @ vector / np.where(lengths > 0, lengths, 1)).astype(np.float32)
 
 
 def heading(passage: ContextPassage) -> str:

@@ -4,9 +4,9 @@ The steps are: score the evidence, refuse or answer, check the sentences of a mo
 """
 
 from collections.abc import Collection, Generator, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from kosmos_rag.answering.abstention import REFUSAL, best_evidence, confidence, explain_language, explain_low_score
+from kosmos_rag.answering.abstention import REFUSAL, best_evidence, explain_language, explain_low_score
 from kosmos_rag.answering.citation_check import check_citations, is_refusal, suspicious_documents
 from kosmos_rag.answering.compose import rank, render, scored_unit, select, sentence
 from kosmos_rag.answering.conversation import SAMPLE as CONVERSATION_SAMPLE
@@ -15,11 +15,12 @@ from kosmos_rag.answering.disagreement import find_disagreements
 from kosmos_rag.answering.evidence import Evidence, score_questions
 from kosmos_rag.answering.question_parts import split_question
 from kosmos_rag.answering.sanitize import sanitize
+from kosmos_rag.answering.scorers import EmbeddingScorer, EvidenceScorer, RerankingScorer
 from kosmos_rag.answering.stream import AnswerStream, DeferredStream
 from kosmos_rag.answering.templates import Prompt, load
 from kosmos_rag.core.config import AnswerSettings, RagSettings
-from kosmos_rag.core.errors import ConfigError, RequestError
-from kosmos_rag.core.protocols import Embedder, LanguageModel, Message, TextStream
+from kosmos_rag.core.errors import ConfigError, ModelError, RequestError, reader_message
+from kosmos_rag.core.protocols import Embedder, LanguageModel, Message, Reranker, TextStream
 from kosmos_rag.core.types import (
     Answer,
     AnswerDone,
@@ -32,6 +33,8 @@ from kosmos_rag.core.types import (
     Turn,
 )
 
+_RERANK = "rerank"
+"""The stage of a search that the reranker runs in."""
 _SAMPLE = {"question": "", "context": "", "passages": (), "marker": "[1]", "refusal": REFUSAL}
 
 
@@ -52,6 +55,7 @@ class _ScoredEvidence:
     """
 
     parts: Sequence[_ScoredPart]
+    warnings: tuple[str, ...] = ()
 
     @property
     def confidence(self) -> float:
@@ -77,20 +81,31 @@ class Answerer:
     """Answers questions from contexts, extractive or generative by `rag.answer.mode`. Thread-safe."""
 
     def __init__(
-        self, embedder: Embedder, model: LanguageModel | None, settings: RagSettings, *, languages: Collection[str] = ()
+        self,
+        embedder: Embedder,
+        model: LanguageModel | None,
+        settings: RagSettings,
+        *,
+        reranker: Reranker | None = None,
+        languages: Collection[str] = (),
     ) -> None:
         """Load the prompt templates.
 
         Args:
-            embedder: Compares the question with the units.
+            embedder: Compares the question with the units where no reranker does, and sentences with their evidence.
+            reranker: Compares the question with the units where `rag.reranking` is enabled.
             model: Writes the answers of the mode `generative`, and rewrites questions of conversations.
-            settings: Of answers, contexts and the embedding.
+            settings: Of answers, contexts, the embedding and reranking.
             languages: ISO 639-1 codes of the embedder's languages; none where they are unknown, or all.
 
         Raises ConfigError where a template is broken, or where a setting needs a language model and there is none.
         """
         answer = settings.answer
         self._embedder = embedder
+        self._embedding_scorer = EmbeddingScorer(embedder)
+        self._reranking_scorer: RerankingScorer | None = None
+        if reranker is not None and settings.reranking.enabled:
+            self._reranking_scorer = RerankingScorer(reranker, settings.reranking.passages_per_batch)
         self._settings: AnswerSettings = answer
         self._embedding_model = settings.embedding.model
         self._languages = languages
@@ -181,6 +196,7 @@ class Answerer:
             closest=self._select_closest(scored, context) if refused else (),
             warnings=(
                 sources.warnings
+                + scored.warnings
                 + self._warnings(truncated=truncated)
                 + _warn_outdated(sentences)
                 + find_disagreements(sentences)
@@ -214,7 +230,7 @@ class Answerer:
         best = best_evidence(scored.evidence)
         if best is None:
             return "The passages have no sentence, code, item or row that could be quoted."
-        return explain_low_score(sources.context.question, best, self._settings.threshold)
+        return explain_low_score(sources.context.question, best, scored.confidence, self._settings.threshold)
 
     def _select_sentences(self, scored: _ScoredEvidence) -> tuple[AnswerSentence, ...]:
         """Select the units of each part that is answered, each unit once."""
@@ -238,13 +254,24 @@ class Answerer:
         return closest if _cites_no_suspicious_document(closest, context) else ()
 
     def _score(self, context: Context) -> _ScoredEvidence:
+        """Score the evidence by the reranker, or by the embedder where the reranker fails."""
+        warnings: tuple[str, ...] = ()
+        # A reranker that failed in the search is not asked again.
+        if self._reranking_scorer is not None and _RERANK not in context.retrieval.degraded_stages:
+            try:
+                return self._score_questions(self._reranking_scorer, context)
+            except ModelError as error:
+                warnings = (f"the embedding model scored the units: {reader_message(error)}",)
+        return replace(self._score_questions(self._embedding_scorer, context), warnings=warnings)
+
+    def _score_questions(self, scorer: EvidenceScorer, context: Context) -> _ScoredEvidence:
         questions = split_question(context.question)
         if len(questions) > 1:
             questions = (context.question, *questions)
         passages = context.passages[: self._settings.max_passages]
         whole, *parts = [
-            _ScoredPart(question=question, evidence=evidence, confidence=_confidence(evidence))
-            for question, evidence in zip(questions, score_questions(questions, passages, self._embedder), strict=True)
+            _ScoredPart(question=question, evidence=evidence, confidence=_confidence(scorer, evidence))
+            for question, evidence in zip(questions, score_questions(questions, passages, scorer), strict=True)
         ]
         is_answered_in_parts = any(part.confidence >= self._settings.threshold for part in parts)
         return _ScoredEvidence(parts=parts if is_answered_in_parts else [whole])
@@ -271,9 +298,9 @@ class Answerer:
         return prompt.messages(values, fenced=[context.text, context.question])
 
 
-def _confidence(evidence: Sequence[Evidence]) -> float:
+def _confidence(scorer: EvidenceScorer, evidence: Sequence[Evidence]) -> float:
     best = best_evidence(evidence)
-    return confidence(best.score) if best else 0.0
+    return scorer.confidence(best.score) if best else 0.0
 
 
 def _require_model(model: LanguageModel | None, key: str) -> LanguageModel:

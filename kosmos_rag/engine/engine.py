@@ -13,7 +13,7 @@ from typing import Self
 import psycopg
 
 from kosmos_rag.answering.pipeline import Answerer
-from kosmos_rag.core.config import Settings
+from kosmos_rag.core.config import RagSettings, Settings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.names import validate_name
 from kosmos_rag.core.protocols import Embedder, LanguageModel, Observer, Reranker
@@ -111,18 +111,17 @@ class Engine:
         search = SearchPipeline(resources, settings)
         languages = list_languages(settings.rag.embedding.model, "embedding")
 
+        def build_answerer(rag: RagSettings) -> Answerer:
+            return Answerer(models.embedder, models.language_model, rag, reranker=models.reranker, languages=languages)
+
         def build_pipelines(preset: Settings) -> CollectionPipelines:
             return CollectionPipelines(
                 settings=preset,
                 search=search.with_settings(preset, preset.settings_hash),
-                answerer=Answerer(models.embedder, models.language_model, preset.rag, languages=languages),
+                answerer=build_answerer(preset.rag),
             )
 
-        default = CollectionPipelines(
-            settings=settings,
-            search=search,
-            answerer=Answerer(models.embedder, models.language_model, settings.rag, languages=languages),
-        )
+        default = CollectionPipelines(settings=settings, search=search, answerer=build_answerer(settings.rag))
         pipelines = PipelineCache(default, build_pipelines)
         indexes = IndexMaintenance(database, embedders, settings)
         background = BackgroundQueue()

@@ -9,6 +9,7 @@ from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.answering.abstention import REFUSAL
 from kosmos_rag.answering.citation_check import quote_status
 from kosmos_rag.answering.evidence import score_evidence
+from kosmos_rag.answering.scorers import EmbeddingScorer
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
@@ -90,7 +91,7 @@ def test_answer__has_code_and_rows_and_no_headings_of_any_format(
         opened = engine.tenant(tenant_name)
         opened.ingest(SourceDocument(source=source, data=text.encode()))
         context = opened.context("How is churn calculated?")
-    scored = score_evidence(context.question, context.passages, embedder)
+    scored = score_evidence(context.question, context.passages, EmbeddingScorer(embedder))
     assert [item.unit.text.removeprefix("-- Churn is loss.\n") for item in scored if item.unit.kind == "code"] == [SQL]
     assert [item.unit.text for item in scored if item.unit.kind == "row"] == rows
     sentences = [item.unit.text for item in scored if item.unit.kind == "sentence"]

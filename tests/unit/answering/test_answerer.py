@@ -7,9 +7,10 @@ from typing import Self
 
 import pytest
 
-from kosmos_rag.answering.abstention import EVEN_SCORE, REFUSAL, best_evidence, confidence
-from kosmos_rag.answering.evidence import RANK_LOSS, Evidence, score_evidence
+from kosmos_rag.answering.abstention import REFUSAL, best_evidence
+from kosmos_rag.answering.evidence import Evidence, score_evidence
 from kosmos_rag.answering.pipeline import Answerer
+from kosmos_rag.answering.scorers import EVEN_SCORE, RANK_LOSS, EmbeddingScorer
 from kosmos_rag.core.config import AnswerSettings, RagSettings
 from kosmos_rag.core.errors import ConfigError, ModelError
 from kosmos_rag.core.protocols import Message
@@ -25,6 +26,7 @@ CHURN = passage(
 )
 REFUNDS = passage("Money that went back is booked on the day of the refund.", index=2, section="Refunds")
 EMBEDDER = HashingEmbedder(dimensions=512)
+SCORER = EmbeddingScorer(EMBEDDER)
 
 
 def _answerer(model: object = None, **settings: object) -> Answerer:
@@ -376,7 +378,7 @@ def test_searched__is_the_question_as_asked_where_it_is_off() -> None:
 
 
 def _best(question: str, *passages: ContextPassage) -> Evidence:
-    best = best_evidence(score_evidence(question, passages or (CHURN, REFUNDS), EMBEDDER))
+    best = best_evidence(score_evidence(question, passages or (CHURN, REFUNDS), SCORER))
     assert best is not None
     return best
 
@@ -411,9 +413,9 @@ def test_score_evidence__finds_the_row_that_the_question_names() -> None:
 
 def test_score_evidence__leaves_out_header_blocks_and_greetings() -> None:
     text = "Source type: Policy\nDocument ID: 7\n\nHello all,\n\nThe policy is of the board."
-    scored = score_evidence("What is the document ID of the policy?", [passage(text, start=0)], EMBEDDER)
+    scored = score_evidence("What is the document ID of the policy?", [passage(text, start=0)], SCORER)
     assert [item.unit.text for item in scored] == ["The policy is of the board."]
-    later = score_evidence("ID?", [passage("Source type: Policy\nDocument ID: 7", start=90)], EMBEDDER)
+    later = score_evidence("ID?", [passage("Source type: Policy\nDocument ID: 7", start=90)], SCORER)
     assert len(later) == 1, "only at the start of a document"
 
 
@@ -513,6 +515,7 @@ def test_answer__does_not_quote_sql_whose_title_is_mostly_of_other_words() -> No
 
 
 def test_confidence__rises_with_the_score_of_the_best_unit() -> None:
+    confidence = SCORER.confidence
     assert confidence(EVEN_SCORE) == 0.5
     assert 0 < confidence(0.0) < confidence(0.5) < confidence(EVEN_SCORE) < confidence(1.5) < 1
     answered, other = _best("accounts lost in the month"), _best("Which penguins swim to Norway?")

@@ -7,6 +7,7 @@ from kosmos_rag.answering.citation_check import check_citations
 from kosmos_rag.answering.claims import find_other_unit, is_negated
 from kosmos_rag.answering.compose import render, sentence
 from kosmos_rag.answering.evidence import score_evidence
+from kosmos_rag.answering.scorers import EmbeddingScorer
 from kosmos_rag.core.types import CitationReport
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.unit.answering.passages import passage
@@ -177,6 +178,8 @@ def test_check__of_a_refusal_has_nothing_to_say() -> None:
 
 def test_check__supports_what_we_compose() -> None:
     embedder = HashingEmbedder(dimensions=512)
-    sentences = [sentence(item) for item in score_evidence("How long is a trial?", [TRIAL, REFUNDS], embedder)]
+    sentences = [
+        sentence(item) for item in score_evidence("How long is a trial?", [TRIAL, REFUNDS], EmbeddingScorer(embedder))
+    ]
     assert len(sentences) == 6
     assert _check(render(sentences)).supported

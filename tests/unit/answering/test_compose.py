@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import replace
 
 from kosmos_rag.answering.compose import render, select, sentence
-from kosmos_rag.answering.evidence import RANK_LOSS, Evidence
+from kosmos_rag.answering.evidence import Evidence
 from kosmos_rag.answering.units import units
 from kosmos_rag.core.types import Citation, ContextPassage
 from tests.unit.answering.passages import passage
@@ -15,8 +15,7 @@ OTHER = passage("Refunds are not churn.", index=2)
 
 def _evidence(of: ContextPassage, scores: list[float]) -> list[Evidence]:
     return [
-        # The rank of the passage costs nothing here.
-        Evidence(passage=of, unit=unit, meaning=score + RANK_LOSS * (of.citation.index - 1), words=0.0)
+        Evidence(passage=of, unit=unit, parts={"meaning": score}, words=0.0)
         for unit, score in zip(units(of.text), scores, strict=True)
     ]
 
@@ -45,7 +44,7 @@ def test_select__says_a_sentence_once_that_the_next_one_refers_to() -> None:
 
 
 def test_select__leaves_out_code_that_names_less_of_the_question() -> None:
-    first, second, code = _evidence(TWO, [0.7, 0.1, 0.9])
+    first, second, code = _evidence(TWO, [1.7, 0.1, 1.8])
     fitting, weak = replace(code, words=0.9), replace(code, words=0.5)
     for candidate, expected in ((fitting, ["```sql\n", "Churn i"]), (weak, ["Churn i"])):
         chosen = select([replace(first, words=1.0), second, candidate], limit=4)

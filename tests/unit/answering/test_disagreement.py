@@ -14,7 +14,7 @@ from tests.unit.answering.passages import passage
 def _say(text: str, index: int, day: date | None = None, outdated: str | None = None) -> AnswerSentence:
     of = passage(text, index=index)
     of = replace(of, citation=replace(of.citation, date=day, outdated=outdated))
-    return sentence(Evidence(passage=of, unit=next(units(text)), meaning=0.5, words=0.5))
+    return sentence(Evidence(passage=of, unit=next(units(text)), parts={"meaning": 0.5, "words": 0.5}, words=0.5))
 
 
 OLD = _say("Refunds are paid within 30 days.", 1, date(2024, 3, 1), "superseded by new.md")

@@ -17,7 +17,7 @@ CODE = "The queue is shown by this command:\n\n```sh\nkosmos-rag jobs\n```\n\nIt
 def _answer(text: str, scores: list[float], limit: int = 2) -> list[str]:
     of = passage(text)
     evidence = [
-        Evidence(passage=of, unit=unit, meaning=score, words=0.0)
+        Evidence(passage=of, unit=unit, parts={"meaning": score}, words=0.0)
         for unit, score in zip(units(text), scores, strict=True)
     ]
     return [item.unit.text for item in select(evidence, limit)]
@@ -50,7 +50,7 @@ def test_select__quotes_no_code_that_answers_another_question_with_its_sentence(
     of = passage(CODE)
     words = (1.0, 0.1, 0.1)
     evidence = [
-        Evidence(passage=of, unit=unit, meaning=0.0, words=share)
+        Evidence(passage=of, unit=unit, parts={"words": share}, words=share)
         for unit, share in zip(units(CODE), words, strict=True)
     ]
     assert [item.unit.kind for item in select(evidence, 4)] == ["sentence"]
@@ -64,7 +64,7 @@ def test_select__does_not_join_lists_with_text_between_them() -> None:
 def test_render__keeps_a_whole_list_as_a_list() -> None:
     of = passage(RESTART)
     evidence = [
-        Evidence(passage=of, unit=unit, meaning=score, words=0.0)
+        Evidence(passage=of, unit=unit, parts={"meaning": score}, words=0.0)
         for unit, score in zip(units(RESTART), [0.9, 0.1, 0.1, 0.1, 0.1], strict=True)
     ]
     assert render([sentence(item) for item in select(evidence, 1)]) == (

@@ -13,8 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kosmos_rag import Settings
+from kosmos_rag.answering.pipeline import Answerer
+from kosmos_rag.core.config import RagSettings
 from kosmos_rag.core.errors import ModelError, ModelUnavailable
 from kosmos_rag.models.reranking.cross_encoder import CrossEncoderReranker
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.unit.answering.passages import context, passage
 
 QUESTION = "How much notice does a customer give?"
 LONG = "The plan renews every year unless it is cancelled. " * 60
@@ -87,6 +91,17 @@ def test_score__is_in_the_order_of_the_passages(reranker: CrossEncoderReranker) 
 
 def test_score__of_no_passages_is_empty(reranker: CrossEncoderReranker) -> None:
     assert reranker.score(QUESTION, []) == []
+
+
+def test_answer__scores_its_units_by_the_cross_encoder(reranker: CrossEncoderReranker) -> None:
+    text = "Ninety days of notice. The wing has a sweep of thirty degrees."
+    answerer = Answerer(HashingEmbedder(), None, RagSettings(), reranker=reranker)
+    answer = answerer.stream(QUESTION, context(QUESTION, passage(text, section="Plan"))).answer()
+    units = [f"Plan: {unit.text}" for unit in answer.units]
+    assert sorted(units) == ["Plan: Ninety days of notice.", "Plan: The wing has a sweep of thirty degrees."]
+    assert [unit.score for unit in answer.units] == pytest.approx(reranker.score(QUESTION, units), abs=1e-5)
+    assert answer.confidence == answer.units[0].score
+    assert answer.refused is (answer.confidence < 0.5)
 
 
 def test_onnx__gives_the_same_scores(torch_reranker: CrossEncoderReranker, onnx_reranker: CrossEncoderReranker) -> None:

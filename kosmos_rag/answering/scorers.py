@@ -1,0 +1,135 @@
+"""Scorers of evidence: they compare text units with a question by a model."""
+
+import math
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kosmos_rag.core.errors import ModelError, reader_message
+from kosmos_rag.core.protocols import Embedder, Reranker, Vectors
+from kosmos_rag.core.telemetry import usage
+
+# Loss for each passage before its own: retrieval has seen more of a passage than one unit.
+RANK_LOSS = 0.05
+# Score of a unit that answers as often as not, and the steepness around it (docs/benchmarks/tuning-log.md).
+EVEN_SCORE = 0.85
+STEEPNESS = 3.0
+
+
+class EvidenceScorer(Protocol):
+    """A model that scores text units as evidence for a question. Thread-safe."""
+
+    def compare(self, questions: Sequence[str], texts: Sequence[str]) -> list[NDArray[np.float32]]:
+        """Return for each question its similarity to each text. Raises ModelError.
+
+        Args:
+            questions: The questions, or the parts of one.
+            texts: Units after the titles of their sections, at least one.
+        """
+        ...
+
+    def build_parts(self, similarity: float, words: float, index: int) -> dict[str, float]:
+        """Return the parts of a unit's score by name; the score is their sum.
+
+        Args:
+            similarity: What `compare` returned for it.
+            words: Share of the question's words in the unit and the title of its section, 0 to 1.
+            index: Number of its passage, from 1.
+        """
+        ...
+
+    def confidence(self, score: float) -> float:
+        """Return the probability that evidence whose best unit has this score answers the question."""
+        ...
+
+
+class EmbeddingScorer:
+    """Scores a unit by cosine similarity, shared words and the rank of its passage."""
+
+    def __init__(self, embedder: Embedder) -> None:
+        self._embedder = embedder
+
+    def compare(self, questions: Sequence[str], texts: Sequence[str]) -> list[NDArray[np.float32]]:
+        """Return the cosine similarities. The texts are embedded once."""
+        vectors = self._embedder.embed(texts)
+        return [cosines(vectors, self._embedder.embed_query(question)) for question in questions]
+
+    def build_parts(self, similarity: float, words: float, index: int) -> dict[str, float]:
+        """Return `meaning`, `words` and `rank`.
+
+        Args:
+            similarity: The cosine similarity to the question.
+            words: Share of the question's words, 0 to 1.
+            index: Number of the passage, from 1.
+        """
+        return {"meaning": max(0.0, similarity), "words": words, "rank": RANK_LOSS * (1 - index)}
+
+    def confidence(self, score: float) -> float:
+        """Return the logistic function of the score around `EVEN_SCORE`."""
+        return 1 / (1 + math.exp(-STEEPNESS * (score - EVEN_SCORE)))
+
+
+class RerankingScorer:
+    """Scores a unit by a reranker, whose relevance is a probability already."""
+
+    def __init__(self, reranker: Reranker, batch_size: int) -> None:
+        """Prepare the scorer.
+
+        Args:
+            reranker: Reads question and unit together.
+            batch_size: Units of one call.
+        """
+        self._reranker = reranker
+        self._batch_size = batch_size
+
+    def compare(self, questions: Sequence[str], texts: Sequence[str]) -> list[NDArray[np.float32]]:
+        """Return the relevance of each text, 0 to 1. Raises ModelError.
+
+        Texts of similar length share a call, so that little is padded.
+        """
+        order = sorted(range(len(texts)), key=lambda at: -len(texts[at]))
+        relevance = []
+        for question in questions:
+            scores = np.empty(len(texts), dtype=np.float32)
+            for start in range(0, len(order), self._batch_size):
+                places = order[start : start + self._batch_size]
+                scores[places] = self._score(question, [texts[at] for at in places])
+            relevance.append(scores)
+        return relevance
+
+    def build_parts(self, similarity: float, words: float, index: int) -> dict[str, float]:  # noqa: ARG002
+        """Return `relevance` alone: the model has read the words, and has ordered the passages.
+
+        Args:
+            similarity: The relevance.
+            words: Not used.
+            index: Not used.
+        """
+        return {"relevance": similarity}
+
+    def confidence(self, score: float) -> float:
+        """Return the score."""
+        return score
+
+    def _score(self, question: str, texts: list[str]) -> NDArray[np.float32]:
+        try:
+            scores = np.asarray(self._reranker.score(question, texts), dtype=np.float32)
+        except ModelError:
+            raise
+        except Exception as error:  # a reranker of the caller may raise anything
+            raise ModelError(f"the reranker failed: {reader_message(error)}") from error
+        if scores.shape != (len(texts),) or not np.isfinite(scores).all():
+            raise ModelError("the reranker did not give one finite score for each unit")
+        usage.record(usage.Quantity.RERANKED_PASSAGES, len(texts), self._reranker.name)
+        return scores
+
+
+def cosines(vectors: Vectors, vector: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return the cosine similarity of each row to a vector.
+
+    The result is 0 where a norm is 0.
+    """
+    lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(vector)
+    return (vectors @ vector / np.where(lengths > 0, lengths, 1)).astype(np.float32)

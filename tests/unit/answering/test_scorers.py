@@ -1,0 +1,140 @@
+"""Scores of units by an embedding model and by a reranker, and what an answer does with them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pytest
+
+from kosmos_rag.answering.pipeline import Answerer
+from kosmos_rag.answering.scorers import RerankingScorer
+from kosmos_rag.core.config import RagSettings
+from kosmos_rag.core.errors import ModelError, ModelUnavailable
+from kosmos_rag.core.telemetry import usage
+from kosmos_rag.core.types import Answer, Context
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.unit.answering.passages import context, passage
+
+QUESTION = "How long may a guest park?"
+GARAGE = passage(
+    "A guest may park long at the gate. Visitors leave their car for two hours. The lift is out of order.",
+    section="Garage",
+)
+ANSWERING = "Visitors leave their car for two hours."
+
+
+class Relevance:
+    """A reranker that knows the relevance of each unit."""
+
+    name = "relevance"
+
+    def __init__(self, relevance: Callable[[str], float]) -> None:
+        self._relevance = relevance
+        self.calls: list[tuple[str, list[str]]] = []
+
+    def score(self, question: str, passages: Sequence[str]) -> list[float]:
+        self.calls.append((question, list(passages)))
+        return [self._relevance(text) for text in passages]
+
+
+class Account:
+    """Counts what is charged."""
+
+    def __init__(self) -> None:
+        self.amounts: dict[tuple[usage.Quantity, str | None], float] = {}
+
+    def record(self, quantity: usage.Quantity, amount: float, model: str | None) -> None:
+        self.amounts[quantity, model] = self.amounts.get((quantity, model), 0.0) + amount
+
+
+def _build_reranker(**by_word: float) -> Relevance:
+    return Relevance(lambda text: next((value for word, value in by_word.items() if word in text), 0.01))
+
+
+def _answer(reranker: object, evidence: Context | None = None, **settings: object) -> Answer:
+    rag = RagSettings.model_validate(settings)
+    answerer = Answerer(HashingEmbedder(dimensions=512), None, rag, reranker=reranker)  # type: ignore[arg-type]
+    return answerer.stream(QUESTION, evidence or context(QUESTION, GARAGE)).answer()
+
+
+def test_answer__quotes_the_unit_that_the_reranker_prefers() -> None:
+    by_embedder = _answer(None, answer={"threshold": 0.0})
+    assert by_embedder.sentences[0].text == "A guest may park long at the gate."
+    answer = _answer(_build_reranker(Visitors=0.9))
+    assert [sentence.text for sentence in answer.sentences] == [ANSWERING]
+    assert answer.confidence == pytest.approx(0.9)
+    assert [dict(unit.parts) for unit in answer.units] == [
+        {"relevance": pytest.approx(score)} for score in (0.9, 0.01, 0.01)
+    ]
+
+
+def test_answer__is_refused_where_the_reranker_finds_no_unit_relevant() -> None:
+    answer = _answer(_build_reranker(guest=0.2, Visitors=0.4))
+    assert answer.refused
+    assert answer.refusal_reason is not None
+    assert "score of 0.40 and so a confidence of 0.40, below rag.answer.threshold, 0.50" in answer.refusal_reason
+    assert [sentence.text for sentence in answer.closest] == [ANSWERING]
+
+
+def test_reranker__reads_units_after_their_titles_in_batches_by_length() -> None:
+    reranker = _build_reranker(Visitors=0.9)
+    account = Account()
+    with usage.charge_to(account):
+        _answer(reranker, reranking={"batch_size": 2})
+    units = [
+        "Garage: Visitors leave their car for two hours.",
+        "Garage: A guest may park long at the gate.",
+        "Garage: The lift is out of order.",
+    ]
+    assert reranker.calls == [(QUESTION, units[:2]), (QUESTION, units[2:])]
+    assert account.amounts[usage.Quantity.RERANKED_PASSAGES, "relevance"] == 3
+
+
+def test_reranker__is_not_asked_where_reranking_is_off() -> None:
+    reranker = _build_reranker(Visitors=0.9)
+    answer = _answer(reranker, reranking={"enabled": False})
+    assert reranker.calls == []
+    assert set(answer.units[0].parts) == {"meaning", "words", "rank"}
+
+
+def test_reranker__is_not_asked_again_where_it_failed_in_the_search() -> None:
+    evidence = context(QUESTION, GARAGE)
+    evidence = replace(evidence, retrieval=replace(evidence.retrieval, degraded_stages=("rerank",)))
+    reranker = _build_reranker(Visitors=0.9)
+    answer = _answer(reranker, evidence)
+    assert reranker.calls == []
+    assert (set(answer.units[0].parts), answer.warnings) == ({"meaning", "words", "rank"}, ())
+
+
+def _fail(error: Exception) -> Relevance:
+    def refuse(_: str) -> float:
+        raise error
+
+    return Relevance(refuse)
+
+
+@pytest.mark.parametrize(
+    ("reranker", "reason"),
+    [
+        (_fail(ModelUnavailable("the server is away")), "the server is away"),
+        (_fail(ValueError("no tensor")), "the reranker failed: no tensor"),
+        (Relevance(lambda _: float("nan")), "did not give one finite score for each unit"),
+    ],
+    ids=["unavailable", "of the caller", "not finite"],
+)
+def test_answer__is_scored_by_the_embedder_where_the_reranker_fails(reranker: Relevance, reason: str) -> None:
+    answer = _answer(reranker, answer={"threshold": 0.0})
+    assert answer.sentences == _answer(None, answer={"threshold": 0.0}).sentences
+    (warning,) = answer.warnings
+    assert warning.startswith("the embedding model scored the units: ")
+    assert reason in warning
+
+
+def test_reranking_scorer__refuses_a_number_of_scores_that_is_not_that_of_the_units() -> None:
+    class Short:
+        name = "short"
+
+        def score(self, question: str, passages: Sequence[str]) -> list[float]:
+            return [0.5] * (len(passages) - 1)
+
+    with pytest.raises(ModelError, match="one finite score"):
+        RerankingScorer(Short(), 8).compare([QUESTION], ["one", "two"])
