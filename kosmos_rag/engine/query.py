@@ -19,7 +19,7 @@ from kosmos_rag.answering.question_parts import split_question
 from kosmos_rag.answering.stream import AnswerStream
 from kosmos_rag.core.config import AuditSettings, Settings
 from kosmos_rag.core.config.presets import Preset
-from kosmos_rag.core.errors import ConfigError, ModelError, NodeUnavailable, RequestError
+from kosmos_rag.core.errors import ConfigError, KosmosError, ModelError, NodeUnavailable, RequestError
 from kosmos_rag.core.protocols import Embedder, LanguageModel
 from kosmos_rag.core.telemetry import usage
 from kosmos_rag.core.telemetry.observer import Telemetry
@@ -242,7 +242,7 @@ class QueryHandler:
 
     def _search(self, reader: AuditContext, request: QueryRequest) -> HandledSearch:
         """Search by the current route. Raises what `Tenant.search` raises."""
-        with self._telemetry.count_errors():
+        try:
             route: Route | None = None
             while True:
                 try:
@@ -276,6 +276,9 @@ class QueryHandler:
                         raise
                     request = replace(request, read_your_writes=True)
                 except (RequestError, ConfigError, ModelError):
+        except KosmosError as error:
+            self._telemetry.record_failure(error)
+            raise
                     # Before the snapshot a cached route is unchecked: under the current one there may be no error.
                     if route is None or (current := self._read_routing(reader, request)) == route.routing:
                         raise
@@ -327,9 +330,12 @@ class QueryHandler:
         """Return the search of each part of the question, and the answer from all of them."""
         _require_text(request.text)
         rewritten, warnings = request, tuple[str, ...]()
+            except KosmosError as error:
+                self._telemetry.record_failure(error)
+                raise
         if history:
             # The history is condensed before the snapshot: its settings are read again.
-            with self._telemetry.count_errors():
+            try:
                 route = self._cache_route(reader, self._read_routing(reader, request))
             condensed = route.pipelines.answerer.search_query(request.text, history)
             rewritten, warnings = replace(request, text=condensed.question), condensed.warnings

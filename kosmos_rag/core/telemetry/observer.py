@@ -78,14 +78,9 @@ class Telemetry:
         """Time how a context is assembled."""
         return self.time_stage(RETRIEVAL_STAGE_SECONDS, "context", genai.CHAIN_SPAN)
 
-    @contextmanager
-    def count_errors(self) -> Iterator[None]:
-        """Count an error that ends the block, by its type."""
-        try:
-            yield
-        except KosmosError as error:
-            self.record(RETRIEVAL_FAILURES, 1.0, type(error).__name__)
-            raise
+    def record_failure(self, error: KosmosError) -> None:
+        """Count an error that ends a search, by its type."""
+        self.record(RETRIEVAL_FAILURES, 1.0, type(error).__name__)
 
     def record_answer(self, seconds: float, stage: str) -> None:
         """Record the latency of an answer in seconds.
