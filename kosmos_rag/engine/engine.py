@@ -132,7 +132,7 @@ class Engine:
             embedder=models.embedder,
             language_model=models.language_model,
             ingest_pipeline=IngestPipeline(
-                database, embedders, settings, telemetry, None if hooks.meter is None else hooks.meter.open_account
+                database, embedders, settings, telemetry, None if hooks.meter is None else hooks.meter.charge
             ),
             collections=Collections(database, settings),
             pipelines=pipelines,

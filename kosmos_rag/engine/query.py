@@ -6,7 +6,6 @@ Searches, contexts and answers are handled alike.
 import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from functools import partial
@@ -38,7 +37,15 @@ from kosmos_rag.core.types import (
 from kosmos_rag.engine.background import BackgroundQueue
 from kosmos_rag.engine.collections import CollectionPipelines, PipelineCache
 from kosmos_rag.engine.planning import PlannedSearches
-from kosmos_rag.engine.query_hooks import Assignment, ExperimentRouter, IndexedQuery, QueryHooks, RoutedQuery
+from kosmos_rag.engine.query_hooks import (
+    Assignment,
+    Charge,
+    ExperimentRouter,
+    IndexedQuery,
+    QueryHooks,
+    RoutedQuery,
+    charge_nobody,
+)
 from kosmos_rag.retrieval.outcome import SearchOutcome
 from kosmos_rag.retrieval.pipeline import RoutingChanged
 from kosmos_rag.retrieval.query import DEFAULT_RETRIEVERS, Query, RetrieverOptions, parse_query
@@ -144,7 +151,8 @@ class QueryHandler:
         self._background_pool = background_pool
         self._settings = settings
         self._pipelines = pipelines
-        self._meter = hooks.meter
+        self.charge: Charge = charge_nobody if hooks.meter is None else hooks.meter.charge
+        """Charges what a block uses to a reader."""
         self._router = hooks.router
         self._sampler = hooks.sampler
         self._background = background
@@ -156,7 +164,7 @@ class QueryHandler:
 
     def search(self, reader: AuditContext, request: QueryRequest) -> SearchResult:
         """Return the best passages. Args: see `Tenant.search`."""
-        with self.charge(reader):
+        with self.charge(reader, usage.Quantity.QUESTIONS):
             handled = self._search(reader, request)
             self._deliver(handled, handled.result)
         return handled.result
@@ -177,7 +185,7 @@ class QueryHandler:
         distinct = list(dict.fromkeys(texts))
         if not 1 <= len(distinct) <= MAX_QUESTIONS:
             raise RequestError(f"{len(distinct)} questions are asked; ask 1 to {MAX_QUESTIONS} at once")
-        with self.charge(reader):
+        with self.charge(reader, usage.Quantity.QUESTIONS):
             result = self._deliver_fused([self._search(reader, replace(request, text=text)) for text in distinct])
             usage.record(usage.Quantity.QUESTIONS, len(distinct) - 1)
         return result
@@ -185,7 +193,7 @@ class QueryHandler:
     def search_planned(self, reader: AuditContext, request: QueryRequest) -> SearchResult:
         """Return the best passages of a question and of planned searches for it."""
         planned = PlannedSearches[HandledSearch](self._language_model, self._settings)
-        with self.charge(reader):
+        with self.charge(reader, usage.Quantity.QUESTIONS):
             searches = list(planned.run(request.text, lambda text: self._search(reader, replace(request, text=text))))
             return self._deliver_fused(searches, planned.warnings)
 
@@ -198,7 +206,7 @@ class QueryHandler:
 
     def context(self, reader: AuditContext, request: QueryRequest, max_tokens: int | None) -> Context:
         """Return evidence within a token budget. Args: see `Tenant.context`."""
-        with self.charge(reader):
+        with self.charge(reader, usage.Quantity.QUESTIONS):
             handled = self._search(reader, request)
             context = self._assemble(handled, max_tokens)
             self._deliver(handled, context)
@@ -208,7 +216,7 @@ class QueryHandler:
         self, reader: AuditContext, request: QueryRequest, max_tokens: int | None, history: Sequence[Turn]
     ) -> Answer:
         """Return a complete answer. Args: see `Tenant.answer`."""
-        with self.charge(reader):
+        with self.charge(reader, usage.Quantity.QUESTIONS):
             searches, stream = self._answer(reader, request, max_tokens, history)
             answer = stream.answer()
             self._deliver(searches[-1], answer, *searches[:-1])
@@ -221,24 +229,12 @@ class QueryHandler:
 
         Its first text is charged, not the sources: the model may fail after them. Args: see `Tenant.answer`.
         """
-        with self.charge(reader):
+        with self.charge(reader, usage.Quantity.QUESTIONS):
             searches, stream = self._answer(reader, request, max_tokens, history)
             event_id = self._deliver(searches[-1], stream.sources, *searches[:-1])
         if event_id is not None:
             stream.on_complete(partial(self._record_refusal, searches[-1], event_id, stream.sources))
         return stream.on_begin(_record_answered)
-
-    def charge(
-        self, reader: AuditContext, quantity: usage.Quantity = usage.Quantity.QUESTIONS
-    ) -> AbstractContextManager[None]:
-        """Charge what the block uses to a reader. Raises LimitReached.
-
-        Args:
-            quantity: What is going to be used, for the limits.
-        """
-        if self._meter is None:
-            return nullcontext()
-        return usage.charge_to(self._meter.open_account(reader.tenant, reader.collection, reader.subject, quantity))
 
     def _search(self, reader: AuditContext, request: QueryRequest) -> HandledSearch:
         """Search by the current route. Raises what `Tenant.search` raises."""
@@ -276,13 +272,13 @@ class QueryHandler:
                         raise
                     request = replace(request, read_your_writes=True)
                 except (RequestError, ConfigError, ModelError):
-        except KosmosError as error:
-            self._telemetry.record_failure(error)
-            raise
                     # Before the snapshot a cached route is unchecked: under the current one there may be no error.
                     if route is None or (current := self._read_routing(reader, request)) == route.routing:
                         raise
                     route = self._cache_route(reader, current)
+        except KosmosError as error:
+            self._telemetry.record_failure(error)
+            raise
 
     def _disclose(
         self,
@@ -330,13 +326,13 @@ class QueryHandler:
         """Return the search of each part of the question, and the answer from all of them."""
         _require_text(request.text)
         rewritten, warnings = request, tuple[str, ...]()
-            except KosmosError as error:
-                self._telemetry.record_failure(error)
-                raise
         if history:
             # The history is condensed before the snapshot: its settings are read again.
             try:
                 route = self._cache_route(reader, self._read_routing(reader, request))
+            except KosmosError as error:
+                self._telemetry.record_failure(error)
+                raise
             condensed = route.pipelines.answerer.search_query(request.text, history)
             rewritten, warnings = replace(request, text=condensed.question), condensed.warnings
         searches = [self._search(reader, replace(rewritten, text=part)) for part in split_question(rewritten.text)]

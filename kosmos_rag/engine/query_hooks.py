@@ -5,7 +5,7 @@ it gets those of the wings that `kosmos_rag.wings` names and that are present.
 """
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Protocol, cast
 
@@ -20,10 +20,13 @@ from kosmos_rag.retrieval.outcome import IndexedSearch, SearchOutcome
 from kosmos_rag.retrieval.pipeline import RoutingChanged, SearchPipeline
 from kosmos_rag.retrieval.query import Query
 from kosmos_rag.retrieval.snapshot import Routing
+from kosmos_rag.storage.audit.log import AuditContext
 from kosmos_rag.storage.tenants import TenantRef
 
 __all__ = [
     "Assignment",
+    "AuditContext",
+    "Charge",
     "ExperimentRouter",
     "HookContext",
     "HookFactory",
@@ -35,6 +38,7 @@ __all__ = [
     "SearchSampler",
     "TenantRef",
     "Treatment",
+    "charge_nobody",
     "load_query_hooks",
 ]
 
@@ -173,17 +177,26 @@ class SearchSampler(Protocol):
         ...
 
 
-class Meter(Protocol):
-    """Keeps the accounts of an engine. Thread-safe."""
+class Charge(Protocol):
+    """Charges what a block uses to a reader."""
 
-    def open_account(
-        self, owner: TenantRef, collection: str | None, subject: str | None, quantity: usage.Quantity | None = None
-    ) -> usage.Account:
-        """Return the account of a reader. Raises LimitReached.
+    def __call__(self, reader: AuditContext, quantity: usage.Quantity | None = None) -> AbstractContextManager[None]:
+        """Return the context of the block. Args: see `Meter.charge`."""
+        ...
+
+
+def charge_nobody(reader: AuditContext, quantity: usage.Quantity | None = None) -> AbstractContextManager[None]:  # noqa: ARG001
+    """Return the context of a block where nothing is measured."""
+    return nullcontext()
+
+
+class Meter(Protocol):
+    """Measures what the readers of an engine use. Thread-safe."""
+
+    def charge(self, reader: AuditContext, quantity: usage.Quantity | None = None) -> AbstractContextManager[None]:
+        """Charge what the block uses to a reader. Raises LimitReached.
 
         Args:
-            collection: None for all collections.
-            subject: Id or name of the reader; None where it is not known.
             quantity: What is going to be used, for the limits; None for work that has been admitted.
         """
         ...

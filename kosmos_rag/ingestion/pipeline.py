@@ -9,6 +9,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -44,6 +45,7 @@ from kosmos_rag.ingestion.state import (
     require_preset,
 )
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
+from kosmos_rag.storage.audit.log import AuditContext
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.documents import update_metadata, update_source_etags
 from kosmos_rag.storage.publish import remove_documents
@@ -52,8 +54,8 @@ from kosmos_rag.storage.tenants import TenantRef
 
 _EMPTY = "empty"
 """Code of a document without text: no failure of a file that a source lists."""
-OpenAccount = Callable[[TenantRef, str | None, str | None], usage.Account]
-"""Returns the account of a tenant, a collection and a reader."""
+Charge = Callable[[AuditContext], AbstractContextManager[None]]
+"""Charges what a block uses to a reader."""
 Progress = Callable[[int, int, str], None]
 """Called after each document with how many are done, how many there are, and its source."""
 
@@ -136,7 +138,7 @@ class IngestPipeline:
         embedders: EmbedderRegistry,
         settings: Settings,
         telemetry: Telemetry,
-        open_account: OpenAccount | None = None,
+        charge: Charge | None = None,
     ) -> None:
         """Create a pipeline.
 
@@ -145,13 +147,12 @@ class IngestPipeline:
             embedders: models by embedding space; that of the settings is the default.
             settings: settings of collections without a preset; presets change them.
             telemetry: records what is ingested.
-            open_account: returns the account of a collection, for work that no caller is charged for; None for no
-                account.
+            charge: charges work that no caller is charged for; None to charge nobody.
         """
         self._database = database
         self._embedders = embedders
         self._telemetry = telemetry
-        self._open_account = open_account
+        self._charge = charge
         self._processors: LRUCache[str, DocumentProcessor] = LRUCache(_CACHED_PROCESSORS)
         self._lock = threading.Lock()
         self.settings = settings
@@ -237,9 +238,10 @@ class IngestPipeline:
             lease: fences the documents off from other writers.
             executor: processes the documents and publishes the batches; None for the calling thread.
         """
-        account = usage.current_account()
-        if account is None and self._open_account is not None:
-            account = self._open_account(tenant, collection, subject)
+        charged: AbstractContextManager[None] = nullcontext()
+        if self._charge is not None and usage.current_account() is None:
+            reader = AuditContext(tenant=tenant, principals=(), subject=subject, collection=collection)
+            charged = self._charge(reader)
         entries = _assign_ids(tenant, collection, documents, recorder)
         try:
             with self._database.worker.transaction(tenant.id, [EVERYONE], on_node=True) as connection:
@@ -253,7 +255,7 @@ class IngestPipeline:
             collection=collection, state=state, recorder=recorder, lease=lease,
             executor=executor or SynchronousExecutor(),
         )  # fmt: skip
-        with usage.charge_to(account):
+        with charged:
             return run.ingest(entries)
 
     def load_processor(self, tenant: TenantRef, collection: str) -> DocumentProcessor:

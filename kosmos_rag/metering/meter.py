@@ -6,13 +6,14 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
+from functools import partial
 from typing import NamedTuple
 
 from kosmos_rag.core.errors import DatabaseError, DatabaseUnavailable, NodeUnavailable
 from kosmos_rag.core.telemetry import usage
-from kosmos_rag.engine.query_hooks import HookContext, QueryHooks, TenantRef
+from kosmos_rag.engine.query_hooks import AuditContext, HookContext, QueryHooks, TenantRef
 from kosmos_rag.metering.limits import LimitKeeper
 from kosmos_rag.metering.settings import MeteringSettings, ModelPrice
 from kosmos_rag.metering.store import UsageRow, insert_rows
@@ -81,16 +82,15 @@ class BufferedMeter:
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def open_account(
-        self, owner: TenantRef, collection: str | None, subject: str | None, quantity: usage.Quantity | None = None
-    ) -> "BufferedAccount":
-        """Return the account of a reader. Raises LimitReached. Args: see `Meter.open_account`."""
+    def charge(self, reader: AuditContext, quantity: usage.Quantity | None = None) -> AbstractContextManager[None]:
+        """Charge what the block uses to a reader. Raises LimitReached. Args: see `Meter.charge`."""
         if self.limits is not None and quantity is not None:
-            self.limits.admit(owner, subject, quantity)
-        return BufferedAccount(self, owner, collection, subject)
+            self.limits.admit(reader.tenant, reader.subject, quantity)
+        return usage.charge_to(partial(self._add, reader))
 
-    def add(self, key: _Key, amount: float) -> None:
-        """Add an amount; nothing is written yet."""
+    def _add(self, reader: AuditContext, quantity: usage.Quantity, amount: float, model: str | None) -> None:
+        """Add an amount to what a reader has used; nothing is written yet."""
+        key = _Key(reader.tenant, int(time.time()) // _HOUR_S, reader.collection, reader.subject, quantity, model)
         with self._lock:
             self._amounts[key] += amount
             if self.limits is not None:
@@ -185,21 +185,6 @@ class BufferedMeter:
 def _concerns_all(error: DatabaseError) -> bool:
     """Return whether the next tenant would wait for a connection too."""
     return isinstance(error, DatabaseUnavailable) and not isinstance(error, NodeUnavailable)
-
-
-@dataclass(slots=True)
-class BufferedAccount:
-    """What one reader uses."""
-
-    meter: BufferedMeter
-    owner: TenantRef
-    collection: str | None
-    subject: str | None
-
-    def record(self, quantity: usage.Quantity, amount: float, model: str | None) -> None:
-        """Add to what the account has used. Args: see `Account.record`."""
-        hour = int(time.time()) // _HOUR_S
-        self.meter.add(_Key(self.owner, hour, self.collection, self.subject, quantity, model), amount)
 
 
 def create_query_hooks(context: HookContext) -> QueryHooks:

@@ -50,7 +50,7 @@ def _result(request: ParseRequest, data: bytes) -> ParsedDocument | Failure | by
         if request.page:
             return render_page(data, request.page, passwords=request.passwords)
         ocr = _OcrSeconds()
-        with usage.charge_to(ocr):
+        with usage.charge_to(ocr.record):
             parsed = parse(
                 build_document(request, data),
                 request.output,

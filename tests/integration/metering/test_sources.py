@@ -14,8 +14,8 @@ from PIL import Image, ImageDraw
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import DatabaseUnavailable, NodeUnavailable
-from kosmos_rag.core.telemetry.usage import Quantity, charge_to, record
-from kosmos_rag.engine.query_hooks import HookContext, OpenTransaction, QueryHooks, TenantRef
+from kosmos_rag.core.telemetry.usage import Quantity, record
+from kosmos_rag.engine.query_hooks import AuditContext, HookContext, OpenTransaction, QueryHooks, TenantRef
 from kosmos_rag.metering.meter import BufferedMeter, compute_cost, create_query_hooks
 from kosmos_rag.metering.settings import ModelPrice, UsageLimit
 from kosmos_rag.metering.store import UsageStore
@@ -132,6 +132,10 @@ def test_usage__waits_for_the_database_and_is_written_once(settings: Settings, d
         assert _totals(engine)["questions"] == 2
 
 
+def _reader(name: str, subject: str | None = None) -> AuditContext:
+    return AuditContext(tenant=tenant(name), principals=(), subject=subject, collection=None)
+
+
 def _name_tenants(number: int) -> list[str]:
     return [f"tenant-{index}" for index in range(number)]
 
@@ -166,7 +170,7 @@ def test_outage__is_waited_for_once_by_flush_and_close(
         meter = create_query_hooks(context).meter
         assert isinstance(meter, BufferedMeter)
         for name in _name_tenants(3):
-            with charge_to(meter.open_account(tenant(name), None, None)):
+            with meter.charge(_reader(name)):
                 record(Quantity.QUESTIONS, 1)
         for call in (meter.flush, meter.close):
             owners.clear()
@@ -185,7 +189,7 @@ def test_outage__ends_the_reading_of_limits_which_close_leaves_out(settings: Set
         meter = create_query_hooks(context).meter
         assert isinstance(meter, BufferedMeter)
         for name in _name_tenants(3):
-            meter.open_account(tenant(name), None, None, Quantity.QUESTIONS)
+            meter.charge(_reader(name), Quantity.QUESTIONS)
         for call, attempts in ((meter.flush, 1), (meter.close, 0)):
             owners.clear()
             call()
@@ -247,7 +251,7 @@ def test_metering__takes_less_than_a_hundredth_of_a_question(settings: Settings)
         started = time.thread_time()
         for _ in range(rounds):
             # What a search adds: an account, the question, its tokens and its passages.
-            with charge_to(meter.open_account(tenant("acme"), None, "ada")):
+            with meter.charge(_reader("acme", "ada")):
                 record(Quantity.QUESTIONS, 1)
                 record(Quantity.EMBEDDED_TOKENS, 12, "model")
                 record(Quantity.RERANKED_PASSAGES, 30, "cross")
