@@ -250,62 +250,40 @@ class FusedCandidate(NamedTuple):
     """Contribution of each list to the score."""
 
 
-def reciprocal_rank_fusion(
-    lists: Lists, *, weights: Mapping[str, float], k: int, limit: int | None = None
-) -> list[FusedCandidate]:
-    """Fuse by Σ weight / (k + rank), best first.
+Contribute: TypeAlias = Callable[[Sequence[Candidate], float], Sequence[float]]
+"""Returns the contribution of each candidate of a list with a weight."""
 
-    Ranks count from 1, and candidates of one list with equal scores share the first of their ranks: the other list
-    orders them. A list without the chunk adds nothing. Equal sums are ordered by id.
+
+def contribute_ranks(candidates: Sequence[Candidate], weight: float, *, k: int) -> list[float]:
+    """Return weight / (k + rank) of each candidate.
+
+    Ranks count from 1, and candidates with equal scores share the first of their ranks: the other list orders them.
     Source: Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet and individual Rank Learning
     Methods" (SIGIR 2009); the weights are ours, and 1 in the paper.
 
     Args:
-        lists: candidates of each retriever, best first.
-        weights: weight of each list.
-        k: constant of the formula; the larger it is, the less the first ranks dominate.
-        limit: number of fused candidates; None for all.
+        candidates: Best first.
+        weight: Of the list.
+        k: The larger it is, the less the first ranks dominate.
 
-    Raises:
-        ConfigError: a weight or `k` is invalid.
+    Raises ConfigError where `k` is invalid.
     """
     if k < 0:
         raise ConfigError(f"k of the fusion is {k}; give a number, 0 or more")
-
-    def contribute(candidates: Sequence[Candidate], weight: float) -> list[float]:
-        contributions, last_score, contribution = [], math.nan, 0.0
-        for _, score, rank in candidates:
-            if score != last_score:
-                last_score, contribution = score, weight / (k + rank)
-            contributions.append(contribution)
-        return contributions
-
-    return _fuse(lists, weights, contribute, limit)
+    contributions, last_score, contribution = [], math.nan, 0.0
+    for _, score, rank in candidates:
+        if score != last_score:
+            last_score, contribution = score, weight / (k + rank)
+        contributions.append(contribution)
+    return contributions
 
 
-def score_fusion(lists: Lists, *, weights: Mapping[str, float], limit: int | None = None) -> list[FusedCandidate]:
-    """Fuse by Σ weight · standardised score, best first.
+def contribute_scores(candidates: Sequence[Candidate], weight: float) -> list[float]:
+    """Return weight · standardised score of each candidate.
 
-    The scores of each list are scaled linearly so that its mean less three standard deviations is 0 and its mean plus
-    three is 1; negative values count as 0, and equal scores as 0.5 each. A list without the chunk adds nothing. Equal
-    scores are ordered by id. Source: the distribution-based score fusion of Mazzeschi (2023), without its upper bound:
-    a score far above all others is the strongest evidence.
-
-    Args:
-        lists: candidates of each retriever, best first.
-        weights: weight of each list.
-        limit: number of fused candidates; None for all.
-
-    Raises:
-        ConfigError: a weight is invalid.
-    """
-    return _fuse(lists, weights, _scale, limit)
-
-
-def _scale(candidates: Sequence[Candidate], weight: float) -> list[float]:
-    """Scale the scores of a list linearly to 0 and `weight`.
-
-    These are the values three standard deviations below and above the mean.
+    The scores are scaled linearly so that their mean less three standard deviations is 0 and their mean plus three is
+    1; negative values count as 0, and equal scores as 0.5 each. Source: the distribution-based score fusion of
+    Mazzeschi (2023), without its upper bound: a score far above all others is the strongest evidence.
     """
     scores = [candidate.score for candidate in candidates]
     if not scores or min(scores) == max(scores):
@@ -317,18 +295,17 @@ def _scale(candidates: Sequence[Candidate], weight: float) -> list[float]:
     return [weight * ((score - low) / width) if score > low else 0.0 for score in scores]
 
 
-def _fuse(
-    lists: Lists,
-    weights: Mapping[str, float],
-    contribute: Callable[[Sequence[Candidate], float], Sequence[float]],
-    limit: int | None,
+def fuse(
+    lists: Lists, weights: Mapping[str, float], contribute: Contribute, *, limit: int | None = None
 ) -> list[FusedCandidate]:
-    """Order chunks by the sum of their contributions.
+    """Order chunks by the sum of their contributions, best first.
+
+    A list without the chunk adds nothing. Equal sums are ordered by id. Raises ConfigError where a weight is invalid.
 
     Args:
         lists: Candidates of each retriever, best first.
         weights: Weight of each list.
-        contribute: Returns the contribution of each candidate of a list with this weight.
+        contribute: `contribute_ranks` or `contribute_scores`.
         limit: Number of fused candidates; None for all.
     """
     for name in lists:

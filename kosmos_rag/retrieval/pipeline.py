@@ -45,9 +45,10 @@ from kosmos_rag.retrieval.fusion import (
     Ranking,
     adapt_weights,
     backfill_phrase_results,
+    contribute_ranks,
+    contribute_scores,
     find_known_items,
-    reciprocal_rank_fusion,
-    score_fusion,
+    fuse,
     words_decide,
 )
 from kosmos_rag.retrieval.hydrate import PassageRow, hydrate
@@ -374,7 +375,8 @@ class SearchPipeline:
         With pseudo-relevance feedback, fuse them again with its list.
         """
         retrieval, options = self._settings.rag.retrieval, query.retrievers
-        fuse = partial(reciprocal_rank_fusion, k=retrieval.rrf_k) if retrieval.fusion == "rrf" else score_fusion
+        by_ranks = retrieval.fusion == "rrf"
+        contribute = partial(contribute_ranks, k=retrieval.rrf_k) if by_ranks else contribute_scores
         by_retriever = {
             DENSE: retrieval.semantic_weight if options.semantic_weight is None else options.semantic_weight,
             LEXICAL: retrieval.keyword_weight if options.keyword_weight is None else options.keyword_weight,
@@ -396,13 +398,13 @@ class SearchPipeline:
         }
         candidates = {name: entry.candidates for name, entry in lists.items()}
         every = bool(query.parsed.operators.phrases or retrieval.prf_weight)
-        fused = fuse(candidates, weights=weights, limit=None if every else limit)
+        fused = fuse(candidates, weights, contribute, limit=None if every else limit)
         timer.record("fuse")
         if not retrieval.prf_weight or not fused:
             return Ranking(retrievers=lists, fused=fused)
         prf = session.compare_with_best(snapshot, [entry.chunk_id for entry in fused])
         weights[PRF] = retrieval.prf_weight
-        fused = fuse({**candidates, PRF: prf.candidates}, weights=weights, limit=None)
+        fused = fuse({**candidates, PRF: prf.candidates}, weights, contribute)
         timer.record("prf")
         return Ranking(retrievers={**lists, PRF: prf}, fused=fused)
 

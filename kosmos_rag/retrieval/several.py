@@ -3,9 +3,10 @@
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 
 from kosmos_rag.core.types import Candidate, Expansion, Passage, QuestionActivity, SearchResult
-from kosmos_rag.retrieval.fusion import reciprocal_rank_fusion
+from kosmos_rag.retrieval.fusion import contribute_ranks, fuse
 
 
 def fuse_results(results: Sequence[SearchResult], *, rrf_k: int) -> SearchResult:
@@ -25,7 +26,7 @@ def fuse_results(results: Sequence[SearchResult], *, rrf_k: int) -> SearchResult
         for name, result in zip(names, results, strict=True)
     }
     requested = results[0].requested
-    fused = reciprocal_rank_fusion(lists, weights=dict.fromkeys(names, 1.0), k=rrf_k, limit=requested)
+    fused = fuse(lists, dict.fromkeys(names, 1.0), partial(contribute_ranks, k=rrf_k), limit=requested)
     best = _best_hits(results)
     hits = tuple(
         replace(best[entry.chunk_id], rank=rank, score=entry.score) for rank, entry in enumerate(fused, start=1)

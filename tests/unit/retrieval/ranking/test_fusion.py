@@ -3,6 +3,7 @@
 import math
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,10 +14,12 @@ from hypothesis import strategies as st
 from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.core.types import Candidate
 from kosmos_rag.retrieval.fusion import (
+    Contribute,
     FusedCandidate,
     Lists,
-    reciprocal_rank_fusion,
-    score_fusion,
+    contribute_ranks,
+    contribute_scores,
+    fuse,
 )
 
 A, B, C = (uuid.UUID(int=number) for number in (1, 2, 3))
@@ -26,11 +29,11 @@ Fusion = Callable[[Lists, Mapping[str, Any]], list[FusedCandidate]]
 
 
 def _by_ranks(lists: Lists, weights: Mapping[str, Any]) -> list[FusedCandidate]:
-    return reciprocal_rank_fusion(lists, weights=weights, k=K)
+    return fuse(lists, weights, partial(contribute_ranks, k=K))
 
 
 def _by_scores(lists: Lists, weights: Mapping[str, Any]) -> list[FusedCandidate]:
-    return score_fusion(lists, weights=weights)
+    return fuse(lists, weights, contribute_scores)
 
 
 both = pytest.mark.parametrize("fusion", [_by_ranks, _by_scores])
@@ -203,7 +206,7 @@ def _oracle(lists: Lists, weights: Mapping[str, float], k: int | None) -> dict[u
 
 @given(lists=_lists, weights=_weights, k=st.one_of(st.none(), st.integers(1, 100)))
 def test_fuse__equals_the_formula(lists: Lists, weights: dict[str, float], k: int | None) -> None:
-    fused = score_fusion(lists, weights=weights) if k is None else reciprocal_rank_fusion(lists, weights=weights, k=k)
+    fused = fuse(lists, weights, contribute_scores if k is None else partial(contribute_ranks, k=k))
     assert _scores(fused) == pytest.approx(_oracle(lists, weights, k), abs=1e-12)
     assert fused == sorted(fused, key=lambda entry: (-entry.score, entry.chunk_id))
     for entry in fused:
@@ -219,13 +222,12 @@ def _chunk_ids(candidates: Sequence[Candidate]) -> set[uuid.UUID]:
     return {candidate.chunk_id for candidate in candidates}
 
 
-@given(lists=_lists, weights=_weights, limit=st.integers(0, 15), by_scores=st.booleans())
-def test_limit__leaves_the_best(lists: Lists, weights: dict[str, float], limit: int, by_scores: bool) -> None:
-    if by_scores:
-        assert score_fusion(lists, weights=weights, limit=limit) == score_fusion(lists, weights=weights)[:limit]
-    else:
-        best = reciprocal_rank_fusion(lists, weights=weights, k=K, limit=limit)
-        assert best == reciprocal_rank_fusion(lists, weights=weights, k=K)[:limit]
+@pytest.mark.parametrize("contribute", [partial(contribute_ranks, k=K), contribute_scores])
+@given(lists=_lists, weights=_weights, limit=st.integers(0, 15))
+def test_fuse__with_a_limit_leaves_the_best(
+    contribute: Contribute, lists: Lists, weights: dict[str, float], limit: int
+) -> None:
+    assert fuse(lists, weights, contribute, limit=limit) == fuse(lists, weights, contribute)[:limit]
 
 
 @both
