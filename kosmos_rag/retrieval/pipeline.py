@@ -169,20 +169,19 @@ class SearchPipeline:
         reading, passed = None, list[SearchView]()
         # While Citus moves a tenant, one transaction may read two nodes. Then the last view is asked once more.
         for view in (*resources.views, resources.views[-1]):
-            if view.can_answer(request):
-                with suppress(ViewUnavailable), view.open(request, pool, timer) as session:
-                    snapshot = session.snapshot(wordings[0])
-                    if routing is not None and snapshot.routing != routing:
-                        raise RoutingChanged(snapshot.routing)
-                    # A search by words alone needs no model, so none is compared with the space.
-                    if wordings[0].vector is not None and snapshot.space_id not in (None, space_id):
-                        live = self._live_embedder(session, query.tenant, snapshot.space_id)
-                        if live is not embedder:
-                            embedder, wordings = live, self._embed(query, requested, expanded.expansion, live, timer)
-                    reading = self._look_up(query, requested, expanded.expansion, wordings, snapshot)
-                    if reading.cached is None:
-                        reading.fetched = self._fetch(session, reading, requested, timer)
-                    break
+            with suppress(ViewUnavailable), view.open(request, pool, timer) as session:
+                snapshot = session.snapshot(wordings[0])
+                if routing is not None and snapshot.routing != routing:
+                    raise RoutingChanged(snapshot.routing)
+                # A search by words alone needs no model, so none is compared with the space.
+                if wordings[0].vector is not None and snapshot.space_id not in (None, space_id):
+                    live = self._live_embedder(session, query.tenant, snapshot.space_id)
+                    if live is not embedder:
+                        embedder, wordings = live, self._embed(query, requested, expanded.expansion, live, timer)
+                reading = self._look_up(query, requested, expanded.expansion, wordings, snapshot)
+                if reading.cached is None:
+                    reading.fetched = self._fetch(session, reading, requested, timer)
+                break
             passed.append(view)
         else:
             raise StatementFailed("the tenant changed its node during the search; try again")

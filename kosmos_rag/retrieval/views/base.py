@@ -74,17 +74,14 @@ class ViewSession(Protocol):
 class SearchView(Protocol):
     """One way to read what searches need. Thread-safe."""
 
-    def can_answer(self, request: ViewRequest) -> bool:
-        """Return whether the view can answer a search; reads nothing."""
-        ...
-
     def open(
         self, request: ViewRequest, pool: ConnectionPool, timer: StageTimer
     ) -> AbstractContextManager[ViewSession]:
         """Open the session of a search.
 
+        Raises ViewUnavailable, before anything is read, where the view lacks what the search needs.
+
         Args:
-            request: The search; `can_answer` is true of it.
             pool: Connections of readers.
         """
         ...

@@ -60,6 +60,8 @@ class MemorySession:
     """Whether the connection is in a transaction of the reader; else each statement sets the reader."""
     reader: Hashable
     """`reader_key` of the search."""
+    latest: Block
+    """Block of the reader's last search; the state may have changed since."""
     blocks: BlockCache
     close_terms: CloseTermCache
     timer: StageTimer
@@ -82,11 +84,11 @@ class MemorySession:
         text = statement("search_state") if self.in_transaction else statement("search_state_of_reader")
         with nullcontext() if self.in_transaction else self.connection.pipeline():
             cursor = self.connection.execute(text, bound.values)
-            latest = self.blocks.find_latest(self.reader)
-            if self._block is None and latest is not None and wording.vector is not None:
+            if self._block is None and wording.vector is not None:
                 # The state is most often that of this block, and the server takes as long to read it.
                 started = time.perf_counter()
-                self._nearest = latest, wording.vector, latest.nearest(wording.vector, wording.candidates)
+                nearest = self.latest.nearest(wording.vector, wording.candidates)
+                self._nearest = self.latest, wording.vector, nearest
                 self._nearest_s = time.perf_counter() - started
         [(state,)] = cursor.fetchall()
         if state["overview"] is None:
@@ -179,7 +181,7 @@ class MemorySession:
         vectors = {}
         for chunk_id in chunk_ids:
             part, row = self._rows[chunk_id.int]
-            assert part.vectors is not None, "can_answer refuses other searches"
+            assert part.vectors is not None, "open refuses other searches"
             if row not in part.without_vector:
                 vectors[chunk_id] = part.vectors.exact[row].astype(np.float32)
         return vectors
@@ -257,14 +259,17 @@ class MemoryView:
         telemetry.gauge(CACHE_BYTES, lambda: self.blocks.bytes, "vectors")
         telemetry.gauge(CACHE_BYTES, lambda: self.blocks.passages.bytes, "passages")
 
-    def can_answer(self, request: ViewRequest) -> bool:
-        """Return whether the block of the reader's last search has what this one needs."""
-        return _has_data(request) and self.blocks.find_latest(reader_key(request.wordings[0])) is not None
-
     @contextmanager
     def open(self, request: ViewRequest, pool: ConnectionPool, timer: StageTimer) -> Iterator[MemorySession]:
-        """Open the session of a search. Args: see `SearchView`."""
+        """Open the session of a search.
+
+        Raises ViewUnavailable where the block of the reader's last search lacks what this one needs. Args: see
+        `SearchView`.
+        """
         tenant_id, reader = request.query.tenant.id, reader_key(request.wordings[0])
+        latest = self.blocks.find_latest(reader) if _has_data(request) else None
+        if latest is None:
+            raise ViewUnavailable
         in_transaction = not pool.sets_reader_in_statement
         opened = pool.transaction(tenant_id, request.query.principals) if in_transaction else pool.connection(tenant_id)
         with opened as connection:
@@ -272,6 +277,7 @@ class MemoryView:
                 connection=connection,
                 in_transaction=in_transaction,
                 reader=reader,
+                latest=latest,
                 blocks=self.blocks,
                 close_terms=self._close_terms,
                 timer=timer,
