@@ -114,28 +114,25 @@ class QueryEmbeddingCache:
     def __init__(self, embedder: Embedder, *, size: int) -> None:
         self._embedder = embedder
         # With a condition, concurrent equal queries wait for the one that embeds.
-        self._embed_cached = cached(LRUCache(maxsize=size), condition=threading.Condition(), info=True)(self._embed)
-
-    def get(self, text: str, passage: str | None) -> NDArray[np.float32]:
-        """Return the embedding of a query.
-
-        With a hypothetical answer it is the normalised mean of both. Source: Gao, Ma, Lin and Callan, "Precise
-        Zero-Shot Dense Retrieval without Relevance Labels" (2022), section 3.2.
-        """
-        vector: NDArray[np.float32] = self._embed_cached(text, passage)
-        return vector
+        self.get = cached(LRUCache(maxsize=size), condition=threading.Condition(), info=True)(self._embed)
+        """Returns the embedding of a query, or of the mean of a query and a hypothetical answer."""
 
     @property
     def hits(self) -> int:
         """Number of cache hits."""
-        return int(self._embed_cached.cache_info().hits)
+        return int(self.get.cache_info().hits)
 
     @property
     def misses(self) -> int:
         """Number of cache misses."""
-        return int(self._embed_cached.cache_info().misses)
+        return int(self.get.cache_info().misses)
 
     def _embed(self, text: str, passage: str | None) -> NDArray[np.float32]:
+        """Embed a query; with a hypothetical answer, return the normalised mean of both.
+
+        Source: Gao, Ma, Lin and Callan, "Precise Zero-Shot Dense Retrieval without Relevance Labels" (2022), section
+        3.2.
+        """
         vector = self._embedder.embed_query(text)
         if passage is not None:
             mean = vector + self._embedder.embed([passage])[0]

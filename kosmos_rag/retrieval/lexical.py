@@ -97,7 +97,7 @@ class LexicalSearch:
         read = {
             "rows": self._unindexed_rows,
             "segments": len(segments),
-            "postings": sum(segment.read for segment in segments),
+            "postings": sum(len(segment.postings.offsets) for segment in segments),
             "candidates": candidates,
         }
         return rank_scores(scores.items(), self._limit, self._snapshot, plan, read)

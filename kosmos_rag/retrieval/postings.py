@@ -159,11 +159,6 @@ class SegmentScores:
         self.scores[:] = 0
         self.scores[positions] = scores
 
-    @property
-    def read(self) -> int:
-        """Number of postings read."""
-        return len(self.postings.offsets)
-
     def best(self, count: int) -> NDArray[np.intp]:
         """Return offsets of at least the `count` best chunks, unordered.
 

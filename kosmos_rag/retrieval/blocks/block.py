@@ -8,6 +8,7 @@ import itertools
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 
@@ -184,7 +185,7 @@ class Part:
         return [uuids[row] for row in rows]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Layer:
     """A part of a block, without the chunks that are deleted."""
 
@@ -192,7 +193,7 @@ class Layer:
     deleted: NDArray[np.bool_] | None = None
     """Rows that are deleted; None for none."""
 
-    @property
+    @cached_property
     def rows(self) -> int:
         """Chunks of the layer."""
         return len(self.part.ids) - (0 if self.deleted is None else int(np.count_nonzero(self.deleted)))
@@ -351,4 +352,4 @@ def score_postings(block: Block, collections: Sequence[CollectionStats], count: 
         for number, (part, first) in enumerate(owners):
             of_this = offsets[numbers == number]
             best.append((part, (first + of_this).tolist(), segments[number].exact(of_this).tolist()))
-    return best, sum(segment.read for segment in segments)
+    return best, sum(len(segment.postings.offsets) for segment in segments)

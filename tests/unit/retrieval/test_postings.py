@@ -160,5 +160,5 @@ def test_segment_scores__are_exact_and_their_best_are_all_there(
 
 def test_segment_scores__of_a_question_that_no_chunk_answers_are_none() -> None:
     segment = _segment([{1: 2}, {}], {5: 1.0})
-    assert (segment.terms, segment.read) == ((), 0)
+    assert (segment.terms, len(segment.postings.offsets)) == ((), 0)
     assert segment.best(3).tolist() == []
