@@ -32,7 +32,7 @@ from kosmos_rag.ingestion.document import document_id
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.publish import PreparedDocument, publish
-from kosmos_rag.storage.tenants import TenantRef, find_live_space
+from kosmos_rag.storage.tenants import SpaceStore, TenantRef
 
 WORDS = 20_000
 TOKENS = 60
@@ -83,7 +83,7 @@ def _publish(engine: Engine, owner: TenantRef, count: int) -> None:
     # The first document of a tenant creates its embedding space.
     engine.tenant(owner.name).ingest(SourceDocument(source="first", data=b"first", acl=(PERMISSION_FEED,)))
     with worker.transaction(owner.id, [EVERYONE]) as connection:
-        space = find_live_space(connection, owner.id)
+        space = SpaceStore(connection, owner.id).find_live()
     assert space is not None
     documents = _documents(owner, count, space)
     while batch := list(islice(documents, BATCH)):

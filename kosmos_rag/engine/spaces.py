@@ -12,7 +12,7 @@ from kosmos_rag.indexing.reembedding.ray import backfill_with_ray
 from kosmos_rag.indexing.transactions import maintenance_transaction
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef, find_live_space
+from kosmos_rag.storage.tenants import SpaceStore, TenantRef
 
 MeasureSpaces = Callable[[Space, Space], SpaceQuality]
 """Compares the space that is to become live with the one that is live."""
@@ -44,7 +44,7 @@ class TenantSpaces:
     def live_id(self) -> uuid.UUID | None:
         """Return the id of the live space; None for a tenant without documents. Raises DatabaseError."""
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            space = find_live_space(connection, self._owner.id)
+            space = SpaceStore(connection, self._owner.id).find_live()
         return None if space is None else space.id
 
     def status(self) -> list[SpaceInfo]:

@@ -27,7 +27,7 @@ from kosmos_rag.indexing.transactions import ensure_lock_release, maintenance_tr
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef, find_live_space, list_spaces
+from kosmos_rag.storage.tenants import SpaceStore, TenantRef
 
 Progress = Callable[[str], None]
 """Called with one line for each step."""
@@ -50,7 +50,7 @@ class IndexMaintenance:
         """
         with maintenance_transaction(self._database, tenant) as connection:
             status = index_status(connection, tenant, self._settings)
-            space = find_live_space(connection, tenant.id)
+            space = SpaceStore(connection, tenant.id).find_live()
             return status if space is None else [*status, *self._known_items.status(connection, tenant, space.id)]
 
     def build(self, tenant: TenantRef, progress: Progress) -> list[IndexInfo]:
@@ -180,7 +180,7 @@ class IndexMaintenance:
         with self._lock_indexes(tenant):
             self._vectors.clean_up(tenant, lambda _: None)
             with maintenance_transaction(self._database, tenant) as connection:
-                spaces = list_spaces(connection, tenant.id)
+                spaces = SpaceStore(connection, tenant.id).list()
             for stored in spaces:
                 self._vectors.drop_space(tenant, stored.space)
 
@@ -197,4 +197,4 @@ class IndexMaintenance:
 
     def _live_space(self, tenant: TenantRef) -> Space | None:
         with maintenance_transaction(self._database, tenant) as connection:
-            return find_live_space(connection, tenant.id)
+            return SpaceStore(connection, tenant.id).find_live()

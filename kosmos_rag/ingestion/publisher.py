@@ -33,7 +33,7 @@ from kosmos_rag.ingestion.state import load_preset
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.publish import PreparedDocument, publish
-from kosmos_rag.storage.tenants import TenantRef, ensure_tenant, list_writable_spaces, read_server_time
+from kosmos_rag.storage.tenants import SpaceStore, TenantRef, ensure_tenant, read_server_time
 
 INLINE_TEXTS = 16
 """Texts that are embedded within the publishing transaction, before it locks anything.
@@ -195,7 +195,7 @@ class Publisher:
     ) -> _Batch:
         if spaces is None:
             with self._database.worker.transaction(tenant.id, [EVERYONE], on_node=True) as connection:
-                spaces = list_writable_spaces(connection, tenant.id)
+                spaces = SpaceStore(connection, tenant.id).list_writable()
         first_space = None if spaces else self._embedders.default_space(tenant.id)
         writable = self._embedders.get_writable([first_space] if first_space else spaces, tenant.name)
         texts = [text for document in documents for text in document.embedded]

@@ -14,7 +14,7 @@ from kosmos_rag.ingestion.sources.parts import name_part, strip_part
 from kosmos_rag.parsing import bounds
 from kosmos_rag.storage.documents import read_source_etags
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef, list_writable_spaces
+from kosmos_rag.storage.tenants import SpaceStore, TenantRef
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,7 +47,7 @@ def load_state(
     return CollectionState(
         preset=load_preset(connection, tenant_id, collection),
         languages=tuple(name for (name,) in connection.execute(statement("text_search_languages")).fetchall()),
-        spaces=list_writable_spaces(connection, tenant_id),
+        spaces=SpaceStore(connection, tenant_id).list_writable(),
         fingerprints=dict(connection.execute(statement("fingerprints"), values).fetchall()),
     )
 

@@ -1,8 +1,10 @@
 """Create and read tenants and their embedding spaces."""
 
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -15,8 +17,16 @@ from kosmos_rag.storage.sql import statement
 
 _NAMESPACE = uuid.UUID("6f1d7b0e-35b4-5c9e-9a0c-2f0f6b7f0c11")
 
-BUILDING, READY, DROPPING = "building", "ready", "dropping"
-"""States of an embedding space."""
+
+class SpaceState(StrEnum):
+    """The state of an embedding space."""
+
+    BUILDING = "building"
+    """It was never live."""
+    READY = "ready"
+    """It is or was live."""
+    DROPPING = "dropping"
+    """Its vectors are being deleted."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,8 +54,7 @@ class StoredSpace:
     """An embedding space with its state in the database."""
 
     space: Space
-    state: str
-    """`building`: was never live; `ready`: is or was live; `dropping`: its vectors are being deleted."""
+    state: SpaceState
     live: bool
     """True if searches use it."""
     live_until: datetime | None
@@ -68,8 +77,9 @@ def ensure_tenant(
     create_tenant(connection, owner, now=now)
     values = {"tenant_id": owner.id, "collection": collection}
     connection.execute(statement("create_collection_statistics"), values | {"state": uuid.uuid4()})
-    if space is not None and find_live_space(connection, owner.id) is None:
-        create_space(connection, owner.id, space, state=READY, now=now)
+    spaces = SpaceStore(connection, owner.id)
+    if space is not None and spaces.find_live() is None:
+        spaces.create(space, state=SpaceState.READY, now=now)
         connection.execute(statement("make_space_live"), {**values, "space_id": space.id})
 
 
@@ -89,58 +99,47 @@ def create_tenant(connection: psycopg.Connection, owner: TenantRef, *, now: date
     connection.execute(statement("create_tenant"), {"tenant_id": owner.id, "name": owner.name, "now": now})
 
 
-def create_space(
-    connection: psycopg.Connection, tenant_id: uuid.UUID, space: Space, *, state: str, now: datetime
-) -> None:
-    """Add a space to a tenant.
+class SpaceStore:
+    """The embedding spaces of a tenant, in the caller's transaction."""
 
-    An existing space of the same id is unchanged.
+    def __init__(self, connection: psycopg.Connection, tenant_id: uuid.UUID) -> None:
+        self._connection = connection
+        self._tenant_id = tenant_id
 
-    Args:
-        connection: connection of the worker role, with the tenant set.
-        space: the space; its probe vector identifies the model.
-        state: state of the new space.
-        now: time of creation.
-    """
-    values = {
-        "tenant_id": tenant_id,
-        "space_id": space.id,
-        "model": space.model,
-        "dimensions": space.dimensions,
-        "normalized": space.normalized,
-        "probe": "[" + ",".join(f"{value:.6g}" for value in space.probe) + "]",
-        "query_prefix": space.prefixes.query,
-        "passage_prefix": space.prefixes.passage,
-        "state": state,
-        "now": now,
-    }
-    connection.execute(statement("create_space"), values)
+    def create(self, space: Space, *, state: SpaceState, now: datetime) -> None:
+        """Add a space, as the worker role; one of the same id is unchanged.
 
+        Args:
+            space: Its probe vector identifies the model.
+            now: Time of creation.
+        """
+        values = {
+            "tenant_id": self._tenant_id,
+            "space_id": space.id,
+            "model": space.model,
+            "dimensions": space.dimensions,
+            "normalized": space.normalized,
+            "probe": "[" + ",".join(f"{value:.6g}" for value in space.probe) + "]",
+            "query_prefix": space.prefixes.query,
+            "passage_prefix": space.prefixes.passage,
+            "state": state,
+            "now": now,
+        }
+        self._connection.execute(statement("create_space"), values)
 
-def find_live_space(connection: psycopg.Connection, tenant_id: uuid.UUID) -> Space | None:
-    """Return the live space of a tenant.
+    def find_live(self) -> Space | None:
+        """Return the live space; None for a tenant without documents."""
+        with self._connection.cursor(row_factory=kwargs_row(_space)) as cursor:
+            return cursor.execute(statement("live_space"), {"tenant_id": self._tenant_id}).fetchone()
 
-    The result is None for a tenant without documents.
-    """
-    with connection.cursor(row_factory=kwargs_row(_space)) as cursor:
-        return cursor.execute(statement("live_space"), {"tenant_id": tenant_id}).fetchone()
+    def list(self) -> list[StoredSpace]:
+        """Return the live space, then former live ones, newest first, then the others."""
+        with self._connection.cursor(row_factory=kwargs_row(_stored_space)) as cursor:
+            return cursor.execute(statement("spaces_of_tenant"), {"tenant_id": self._tenant_id}).fetchall()
 
-
-def list_spaces(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[StoredSpace]:
-    """Return the spaces of a tenant, the live one first.
-
-    Then former live ones, newest first, then the others.
-    """
-    with connection.cursor(row_factory=kwargs_row(_stored_space)) as cursor:
-        return cursor.execute(statement("spaces_of_tenant"), {"tenant_id": tenant_id}).fetchall()
-
-
-def list_writable_spaces(connection: psycopg.Connection, tenant_id: uuid.UUID) -> list[Space]:
-    """Return the spaces that a publication writes vectors of.
-
-    The live one comes first.
-    """
-    return [stored.space for stored in list_spaces(connection, tenant_id) if stored.state != DROPPING]
+    def list_writable(self) -> Sequence[Space]:
+        """Return the spaces that a publication writes vectors of, the live one first."""
+        return [stored.space for stored in self.list() if stored.state != SpaceState.DROPPING]
 
 
 def _stored_space(
@@ -154,7 +153,7 @@ def _stored_space(
 ) -> StoredSpace:
     return StoredSpace(
         space=_space(**columns),
-        state=state,
+        state=SpaceState(state),
         live=live,
         live_until=live_until,
         truncated_tokens=truncated_tokens,

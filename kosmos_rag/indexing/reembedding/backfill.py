@@ -22,7 +22,7 @@ from kosmos_rag.ingestion.document import ChunkText, embedding_texts
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.publish import text_hash
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef, list_writable_spaces
+from kosmos_rag.storage.tenants import SpaceStore, TenantRef
 
 BATCH_CHUNKS = 256
 """Chunks embedded and written together: publications wait for the write, less than a second."""
@@ -103,7 +103,7 @@ class SpaceBackfill:
         scope = {"tenant_id": self.tenant.id, "space_id": self.space.id}
         # From here on nobody deletes one of the chunks: a vector refers to its chunk.
         connection.execute(statement("lock_collections"), scope)
-        if all(space.id != self.space.id for space in list_writable_spaces(connection, self.tenant.id)):
+        if all(space.id != self.space.id for space in SpaceStore(connection, self.tenant.id).list_writable()):
             raise RequestError(f"the space of {self.space.model!r} has been dropped; run kosmos-rag reembed start")
         inserted = connection.execute(statement("backfill_embeddings"), {**scope, **columns}).fetchall()
         if tokens := sum(truncated[chunk_id] for (chunk_id,) in inserted):

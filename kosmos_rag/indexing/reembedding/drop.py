@@ -14,7 +14,7 @@ from kosmos_rag.indexing.reembedding.backfill import ALL_IDS, count_embedded
 from kosmos_rag.indexing.transactions import exclusive_transaction, maintenance_transaction
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef, list_spaces
+from kosmos_rag.storage.tenants import SpaceStore, TenantRef
 
 _BATCH_VECTORS = 4_096
 """Vectors deleted in one transaction: publications wait for it."""
@@ -33,7 +33,7 @@ def retire(database: Database, tenant: TenantRef, name: str) -> Space:
     with exclusive_transaction(database, tenant) as connection:
         matching = [
             stored
-            for stored in list_spaces(connection, tenant.id)
+            for stored in SpaceStore(connection, tenant.id).list()
             if name in (stored.space.model, str(stored.space.id))
         ]
         if len(matching) != 1:

@@ -34,16 +34,7 @@ from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.models.embedding.space import check_compatible, find_difference
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import (
-    BUILDING,
-    DROPPING,
-    READY,
-    StoredSpace,
-    TenantRef,
-    create_space,
-    list_spaces,
-    list_writable_spaces,
-)
+from kosmos_rag.storage.tenants import SpaceState, SpaceStore, StoredSpace, TenantRef
 
 _LOG = logging.getLogger(__name__)
 
@@ -86,7 +77,7 @@ class Reembedding:
                     embedded=count_embedded(connection, tenant, stored.space),
                     chunks=chunks,
                 )
-                for stored in list_spaces(connection, tenant.id)
+                for stored in SpaceStore(connection, tenant.id).list()
             ]
 
     def create_target_space(self, tenant: TenantRef) -> None:
@@ -98,13 +89,13 @@ class Reembedding:
         EmbeddingSpaceMismatch if the model of the live space is not configured, ModelUnavailable, DatabaseError.
         """
         space, stored = self._target_space(tenant)
-        if stored is not None and stored.state == DROPPING:
+        if stored is not None and stored.state == SpaceState.DROPPING:
             raise RequestError(
                 f"the space of {space.model!r} is being dropped; finish that first: kosmos-rag reembed drop"
             )
         if stored is None:
             with maintenance_transaction(self._database, tenant) as connection:
-                create_space(connection, tenant.id, space, state=BUILDING, now=datetime.now(UTC))
+                SpaceStore(connection, tenant.id).create(space, state=SpaceState.BUILDING, now=datetime.now(UTC))
 
     def backfill(self, tenant: TenantRef, limit: int) -> int:
         """Embed up to `limit` chunks without a vector in a space.
@@ -243,7 +234,9 @@ class Reembedding:
         Raises RequestError if there is none or it is incomplete, EmbeddingSpaceMismatch if its model is not configured.
         """
         previous = [
-            stored for stored in self._list_spaces(tenant) if stored.state == READY and stored.live_until is not None
+            stored
+            for stored in self._list_spaces(tenant)
+            if stored.state == SpaceState.READY and stored.live_until is not None
         ]
         if not previous:
             raise RequestError(f"tenant {tenant.name!r} has no space that was live before; nothing was changed")
@@ -266,7 +259,7 @@ class Reembedding:
 
     def _list_spaces(self, tenant: TenantRef) -> list[StoredSpace]:
         with maintenance_transaction(self._database, tenant) as connection:
-            return list_spaces(connection, tenant.id)
+            return SpaceStore(connection, tenant.id).list()
 
     def _target_space(self, tenant: TenantRef) -> tuple[Space, StoredSpace | None]:
         """Return the target space, and its stored state if it exists."""
@@ -289,7 +282,7 @@ class Reembedding:
 
     def _backfills(self, tenant: TenantRef) -> list[SpaceBackfill]:
         with maintenance_transaction(self._database, tenant) as connection:
-            spaces = list_writable_spaces(connection, tenant.id)
+            spaces = SpaceStore(connection, tenant.id).list_writable()
         return [
             SpaceBackfill(
                 database=self._database,
@@ -313,8 +306,8 @@ class Reembedding:
 
     def _make_live(self, tenant: TenantRef, space: Space) -> None:
         with exclusive_transaction(self._database, tenant) as connection:
-            stored_spaces = {stored.space.id: stored for stored in list_spaces(connection, tenant.id)}
-            if space.id not in stored_spaces or stored_spaces[space.id].state == DROPPING:
+            stored_spaces = {stored.space.id: stored for stored in SpaceStore(connection, tenant.id).list()}
+            if space.id not in stored_spaces or stored_spaces[space.id].state == SpaceState.DROPPING:
                 raise RequestError(f"the space of {space.model!r} has been dropped; run kosmos-rag reembed start")
             scope = {"tenant_id": tenant.id, "space_id": space.id, "now": datetime.now(UTC)}
             missing = count_missing(connection, tenant, space)

@@ -26,7 +26,7 @@ from kosmos_rag.retrieval.snapshot import Snapshot, bind_texts, build_snapshot
 from kosmos_rag.retrieval.views.base import BackgroundTask, ViewRequest, ViewUnavailable
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import find_live_space
+from kosmos_rag.storage.tenants import SpaceStore
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +58,7 @@ class DatabaseSession:
 
     def find_space(self) -> Space | None:
         """Return the live embedding space."""
-        return find_live_space(self.connection, self.tenant_id)
+        return SpaceStore(self.connection, self.tenant_id).find_live()
 
     def candidates(self, wording: RetrieverQuery, snapshot: Snapshot) -> dict[str, CandidateList]:
         """Return the candidates of each retriever.

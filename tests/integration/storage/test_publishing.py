@@ -42,7 +42,7 @@ from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.documents import read_source_etags, update_source_etags
 from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.publish import PreparedDocument, publish
-from kosmos_rag.storage.tenants import BUILDING, DROPPING, create_space, ensure_tenant, tenant
+from kosmos_rag.storage.tenants import SpaceState, SpaceStore, ensure_tenant, tenant
 
 ACME = tenant("acme")
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -294,9 +294,9 @@ def test_publish__writes_vectors_of_the_spaces_that_are_still_there(
     live, following, dropped, dropping, later = (_space(dimensions) for dimensions in (64, 32, 16, 8, 4))
     with opened.worker.transaction(ACME.id, [EVERYONE]) as connection:
         ensure_tenant(connection, ACME, DEFAULT_COLLECTION, live[0], now=NOW)
-        create_space(connection, ACME.id, following[0], state=BUILDING, now=NOW)
-        create_space(connection, ACME.id, dropping[0], state=DROPPING, now=NOW)
-        create_space(connection, ACME.id, later[0], state=BUILDING, now=NOW)
+        SpaceStore(connection, ACME.id).create(following[0], state=SpaceState.BUILDING, now=NOW)
+        SpaceStore(connection, ACME.id).create(dropping[0], state=SpaceState.DROPPING, now=NOW)
+        SpaceStore(connection, ACME.id).create(later[0], state=SpaceState.BUILDING, now=NOW)
     for text in ("alpha", "alpha beta"):
         document = _prepared([live, following, dropped, dropping], text)
         with opened.worker.transaction(ACME.id, [EVERYONE]) as connection:
