@@ -59,84 +59,94 @@ class ShardMove(Serializable):
     """How long it took; writes to the shard waited for most of it."""
 
 
-def list_nodes(admin_conninfo: str) -> list[NodeInfo]:
-    """Return the nodes that hold tenants. Raises DatabaseUnavailable, DatabaseNotReady."""
-    with _connect(admin_conninfo) as connection:
-        nodes = cluster_nodes(connection)
-        shards = dict(connection.execute(statement("shards_by_node")).fetchall())
-        # Sizes are read from the nodes: with one of them down the statement fails.
-        sizes = dict(connection.execute(statement("bytes_by_node"))) if all(node.available for node in nodes) else {}
-        return [
-            NodeInfo(
-                id=node.id,
-                address=node.address,
-                available=node.available,
-                shards=shards.get(node.id, 0),
-                bytes=int(sizes.get(node.id, 0)) if sizes else None,
+class CitusCluster:
+    """The nodes of a Citus cluster, for its administrator. Thread-safe.
+
+    Each call has a connection of its own.
+    """
+
+    def __init__(self, admin_conninfo: str) -> None:
+        """Connect as a superuser of the coordinator."""
+        self._admin_conninfo = admin_conninfo
+
+    def list_nodes(self) -> list[NodeInfo]:
+        """Return the nodes that hold tenants. Raises DatabaseUnavailable, DatabaseNotReady."""
+        with _connect(self._admin_conninfo) as connection:
+            nodes = cluster_nodes(connection)
+            shards = dict(connection.execute(statement("shards_by_node")).fetchall())
+            # Sizes are read from the nodes: with one of them down the statement fails.
+            sizes = (
+                dict(connection.execute(statement("bytes_by_node"))) if all(node.available for node in nodes) else {}
             )
-            for node in nodes
-        ]
+            return [
+                NodeInfo(
+                    id=node.id,
+                    address=node.address,
+                    available=node.available,
+                    shards=shards.get(node.id, 0),
+                    bytes=int(sizes.get(node.id, 0)) if sizes else None,
+                )
+                for node in nodes
+            ]
 
+    def find_tenant(self, tenant: TenantRef) -> TenantShard:
+        """Return node and shard of a tenant. Raises DatabaseUnavailable, DatabaseNotReady."""
+        with _connect(self._admin_conninfo) as connection:
+            return _find_tenant(connection, tenant)
 
-def find_tenant(admin_conninfo: str, tenant: TenantRef) -> TenantShard:
-    """Return node and shard of a tenant. Raises DatabaseUnavailable, DatabaseNotReady."""
-    with _connect(admin_conninfo) as connection:
-        return _find_tenant(connection, tenant)
+    def move_tenant(self, tenant: TenantRef, node: int, *, limit_s: float) -> ShardMove:
+        """Move the shard of a tenant to another node.
 
+        All tenants in it move. Questions continue. Writes to the shard wait until the move is done or given up.
 
-def move_tenant(admin_conninfo: str, tenant: TenantRef, node: int, *, limit_s: float) -> ShardMove:
-    """Move the shard of a tenant to another node.
+        Args:
+            node: number of the target node.
+            limit_s: seconds after which the move is given up, and nothing has changed.
 
-    All tenants in it move. Questions continue. Writes to the shard wait until the move is done or given up.
+        Raises:
+            RequestError: there is no such node, or the tenant is on it.
+            NodeUnavailable: source or target is down.
+            IndexLocked: the tenant's indexes are under maintenance.
+            StatementFailed: it took longer than `limit_s`, or Citus refused it.
+        """
+        with _connect(self._admin_conninfo, limit_s) as connection, _maintenance_lock(connection, tenant):
+            location = _find_tenant(connection, tenant)
+            nodes = {candidate.id: candidate for candidate in cluster_nodes(connection)}
+            if node not in nodes:
+                raise RequestError(
+                    f"there is no node {node} that holds tenants; `kosmos-rag cluster status` lists them"
+                )
+            if node == location.node:
+                raise RequestError(f"{tenant.name} is on node {node} already; name another one")
+            _require_available(nodes[location.node], nodes[node])
+            values = {"shard": location.shard, "source": location.node, "target": node}
+            began = time.monotonic()
+            with _translate_timeout(limit_s):
+                connection.execute(statement("move_shard"), values)
+            seconds = time.monotonic() - began
+        return ShardMove(tenant=tenant.name, source=location.node, target=node, shard=location.shard, seconds=seconds)
 
-    Args:
-        admin_conninfo: connection string of a superuser of the coordinator.
-        node: number of the target node.
-        limit_s: seconds after which the move is given up, and nothing has changed.
+    def isolate_tenant(self, tenant: TenantRef, *, limit_s: float) -> ShardMove:
+        """Give a tenant a shard of its own on its node.
 
-    Raises:
-        RequestError: there is no such node, or the tenant is on it.
-        NodeUnavailable: source or target is down.
-        IndexLocked: the tenant's indexes are under maintenance.
-        StatementFailed: it took longer than `limit_s`, or Citus refused it.
-    """
-    with _connect(admin_conninfo, limit_s) as connection, _maintenance_lock(connection, tenant):
-        location = _find_tenant(connection, tenant)
-        nodes = {candidate.id: candidate for candidate in cluster_nodes(connection)}
-        if node not in nodes:
-            raise RequestError(f"there is no node {node} that holds tenants; `kosmos-rag cluster status` lists them")
-        if node == location.node:
-            raise RequestError(f"{tenant.name} is on node {node} already; name another one")
-        _require_available(nodes[location.node], nodes[node])
-        values = {"shard": location.shard, "source": location.node, "target": node}
-        began = time.monotonic()
-        with _translate_timeout(limit_s):
-            connection.execute(statement("move_shard"), values)
-        seconds = time.monotonic() - began
-    return ShardMove(tenant=tenant.name, source=location.node, target=node, shard=location.shard, seconds=seconds)
+        It can be moved alone then. Writes of all tenants of its old shard wait until it is done or given up. Arguments
+        and errors are those of `move_tenant`.
 
-
-def isolate_tenant(admin_conninfo: str, tenant: TenantRef, *, limit_s: float) -> ShardMove:
-    """Give a tenant a shard of its own on its node.
-
-    It can be moved alone then. Writes of all tenants of its old shard wait until it is done or given up. Arguments and
-    errors are those of `move_tenant`.
-
-    Raises:
-        RequestError: the tenant has a shard of its own.
-    """
-    with _connect(admin_conninfo, limit_s) as connection, _maintenance_lock(connection, tenant):
-        location = _find_tenant(connection, tenant)
-        if location.isolated:
-            raise RequestError(f"{tenant.name} has the shard {location.shard} to itself already")
-        nodes = {candidate.id: candidate for candidate in cluster_nodes(connection)}
-        _require_available(nodes[location.node])
-        began = time.monotonic()
-        with _translate_timeout(limit_s):
-            connection.execute(statement("isolate_tenant"), {"tenant_id": tenant.id})
-        seconds = time.monotonic() - began
-        shard = _find_tenant(connection, tenant).shard
-    return ShardMove(tenant=tenant.name, source=location.node, target=location.node, shard=shard, seconds=seconds)
+        Raises:
+            RequestError: the tenant has a shard of its own.
+        """
+        with _connect(self._admin_conninfo, limit_s) as connection, _maintenance_lock(connection, tenant):
+            location = _find_tenant(connection, tenant)
+            if location.isolated:
+                raise RequestError(f"{tenant.name} has the shard {location.shard} to itself already")
+            nodes = {candidate.id: candidate for candidate in cluster_nodes(connection)}
+            _require_available(nodes[location.node])
+            began = time.monotonic()
+            with _translate_timeout(limit_s):
+                connection.execute(statement("isolate_tenant"), {"tenant_id": tenant.id})
+            seconds = time.monotonic() - began
+            shard = _find_tenant(connection, tenant).shard
+        return ShardMove(tenant=tenant.name, source=location.node, target=location.node, shard=shard, seconds=seconds)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import pytest
 from kosmos_rag import Engine, SearchResult, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.storage.cluster import find_tenant, list_nodes, move_tenant
+from kosmos_rag.storage.cluster import CitusCluster
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import tenant
 
@@ -120,9 +120,9 @@ def test_answers__are_right_while_the_node_is_remembered_that_had_the_tenant(
     for question in questions[:40]:
         scope.search(question, 10)
         assert cached.background.drain(60)
-    here = find_tenant(admin, tenant(name)).node
-    there = next(node.id for node in list_nodes(admin) if node.id != here)
-    move_tenant(admin, tenant(name), there, limit_s=300)
+    here = CitusCluster(admin).find_tenant(tenant(name)).node
+    there = next(node.id for node in CitusCluster(admin).list_nodes() if node.id != here)
+    CitusCluster(admin).move_tenant(tenant(name), there, limit_s=300)
     for number, question in enumerate(questions):
         assert _hits(scope.search(question, 10)) == expected[number], question
 

@@ -11,7 +11,7 @@ from kosmos_rag.core.errors import IndexLocked, RequestError, StatementFailed
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.retrieval import pipeline
 from kosmos_rag.retrieval.hydrate import hydrate
-from kosmos_rag.storage.cluster import find_tenant, isolate_tenant, list_nodes, move_tenant
+from kosmos_rag.storage.cluster import CitusCluster
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import tenant
 from tests.citus.load import SMALL_INDEXES, eventually, load, tenants_by_port
@@ -29,8 +29,8 @@ def test_tenant__is_moved_while_it_and_others_are_asked_and_written_to(
                 SourceDocument(source=f"d{n}", data=f"The margin of number{n}.".encode()) for n in range(40)
             )
         engine.tenant(moved).indexes.build()
-        source = find_tenant(admin, tenant(moved)).node
-        target = find_tenant(admin, tenant(other)).node
+        source = CitusCluster(admin).find_tenant(tenant(moved)).node
+        target = CitusCluster(admin).find_tenant(tenant(other)).node
         publications = dict.fromkeys((moved, other), 0)
 
         def write(name: str, number: int) -> None:
@@ -47,14 +47,14 @@ def test_tenant__is_moved_while_it_and_others_are_asked_and_written_to(
             load(lambda number: write(other, number)) as (other_waits, other_write_errors),
         ):
             eventually(lambda: min(len(queries), len(waits), len(other_asked), len(other_waits)) > 2)
-            result = move_tenant(admin, tenant(moved), target, limit_s=60)
+            result = CitusCluster(admin).move_tenant(tenant(moved), target, limit_s=60)
             counts = len(queries), len(waits)
             eventually(lambda: len(queries) > counts[0] + 3 and len(waits) > counts[1] + 3)
         assert (other_ask_errors, other_write_errors, ask_errors, write_errors) == ([], [], [], [])
         # Its writes wait for the move, and not longer.
         assert max(waits) < result.seconds + 10
         assert (result.source, result.target) == (source, target)
-        assert find_tenant(admin, tenant(moved)).node == target
+        assert CitusCluster(admin).find_tenant(tenant(moved)).node == target
         assert len(engine.tenant(moved).documents(limit=1000)) == 40 + publications[moved]
         # Its vector index came with it.
         (index,) = [info for info in engine.tenant(moved).indexes.status() if info.kind == "ivfflat"]
@@ -70,17 +70,17 @@ def test_tenant__is_isolated_with_its_index_and_rows(settings: Settings, cluster
         scope = engine.tenant(name)
         scope.ingest(SourceDocument(source=f"d{n}", data=f"The margin of number{n}.".encode()) for n in range(40))
         scope.indexes.build()
-        before = find_tenant(admin, tenant(name))
+        before = CitusCluster(admin).find_tenant(tenant(name))
         assert not before.isolated
-        result = isolate_tenant(admin, tenant(name), limit_s=120)
-        after = find_tenant(admin, tenant(name))
+        result = CitusCluster(admin).isolate_tenant(tenant(name), limit_s=120)
+        after = CitusCluster(admin).find_tenant(tenant(name))
         assert (after.isolated, after.node, after.shard) == (True, before.node, result.shard)
         assert len(scope.documents()) == 40
         (index,) = [info for info in scope.indexes.status() if info.kind == "ivfflat"]
         assert index.bytes > 0
         assert scope.search("number7").hits[0].source == "d7"
         with pytest.raises(RequestError, match="to itself already"):
-            isolate_tenant(admin, tenant(name), limit_s=60)
+            CitusCluster(admin).isolate_tenant(tenant(name), limit_s=60)
 
 
 @pytest.mark.parametrize("use_nodes", [False, True], ids=["through the coordinator", "on the nodes"])
@@ -98,9 +98,9 @@ def test_search__whose_tenant_moves_meanwhile_is_made_again(
         def move_first(*args: Any, **kwargs: Any) -> Any:
             calls.append(len(calls))
             if len(calls) == 1:
-                here = find_tenant(admin, tenant(name)).node
-                there = next(node.id for node in list_nodes(admin) if node.id != here)
-                move_tenant(admin, tenant(name), there, limit_s=120)
+                here = CitusCluster(admin).find_tenant(tenant(name)).node
+                there = next(node.id for node in CitusCluster(admin).list_nodes() if node.id != here)
+                CitusCluster(admin).move_tenant(tenant(name), there, limit_s=120)
                 scope.delete(["a"])
             return hydrate(*args, **kwargs)
 
@@ -111,21 +111,21 @@ def test_search__whose_tenant_moves_meanwhile_is_made_again(
 
 def test_move__says_why_it_does_not_begin(cluster: DatabaseSettings, name: str) -> None:
     admin = cluster.admin_url or ""
-    nodes = list_nodes(admin)
+    nodes = CitusCluster(admin).list_nodes()
     assert all(node.available and node.shards and node.bytes for node in nodes)
-    here = find_tenant(admin, tenant(name)).node
+    here = CitusCluster(admin).find_tenant(tenant(name)).node
     with pytest.raises(RequestError, match="cluster status"):
-        move_tenant(admin, tenant(name), 999, limit_s=5)
+        CitusCluster(admin).move_tenant(tenant(name), 999, limit_s=5)
     with pytest.raises(RequestError, match=f"on node {here} already"):
-        move_tenant(admin, tenant(name), here, limit_s=5)
+        CitusCluster(admin).move_tenant(tenant(name), here, limit_s=5)
     there = next(node.id for node in nodes if node.id != here)
     with psycopg.connect(admin) as busy:
         busy.execute(statement("try_maintenance_lock"), {"tenant_id": tenant(name).id})
         with pytest.raises(IndexLocked):
-            move_tenant(admin, tenant(name), there, limit_s=5)
+            CitusCluster(admin).move_tenant(tenant(name), there, limit_s=5)
     # A transaction that writes holds the move up: it is given up, and the tenant stays.
     with psycopg.connect(admin) as writing:
         writing.execute("DELETE FROM kosmos.uploads WHERE tenant_id = %s", [tenant(name).id])
         with pytest.raises(StatementFailed, match="given up after 1 s"):
-            move_tenant(admin, tenant(name), there, limit_s=1)
-    assert find_tenant(admin, tenant(name)).node == here
+            CitusCluster(admin).move_tenant(tenant(name), there, limit_s=1)
+    assert CitusCluster(admin).find_tenant(tenant(name)).node == here

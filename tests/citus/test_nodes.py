@@ -16,7 +16,7 @@ from benchmarks.citus_cluster import LocalCluster, citus_cluster, clone_node
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.storage.cluster import find_tenant, list_nodes
+from kosmos_rag.storage.cluster import CitusCluster
 from kosmos_rag.storage.provision import APP, OWNER, WORKER
 from kosmos_rag.storage.setup import distribute_tables, set_up
 from kosmos_rag.storage.tenants import tenant
@@ -48,11 +48,11 @@ class Cluster:
 
     def names(self, count: int, port: int) -> list[str]:
         """New tenants of a node."""
-        number = next(node.id for node in list_nodes(self.admin) if node.address == f"127.0.0.1:{port}")
+        number = next(node.id for node in CitusCluster(self.admin).list_nodes() if node.address == f"127.0.0.1:{port}")
         result: list[str] = []
         while len(result) < count:
             name = f"tenant-{uuid.uuid4().hex[:12]}"
-            if find_tenant(self.admin, tenant(name)).node == number:
+            if CitusCluster(self.admin).find_tenant(tenant(name)).node == number:
                 result.append(name)
         return result
 
@@ -122,12 +122,12 @@ def test_empty_node__is_added_filled_and_removed(small_cluster: Cluster) -> None
             with _busy(engine, names):
                 small_cluster.run("SELECT citus_add_node('127.0.0.1', %s)", added.port)
                 small_cluster.run("SELECT rebalance_table_shards(shard_transfer_mode => 'block_writes')")
-            nodes = list_nodes(small_cluster.admin)
+            nodes = CitusCluster(small_cluster.admin).list_nodes()
             assert sorted(node.shards for node in nodes) == [1, 1, 2]
             with _busy(engine, names):
                 small_cluster.run("SELECT citus_drain_node('127.0.0.1', %s, 'block_writes')", added.port)
                 small_cluster.run("SELECT citus_remove_node('127.0.0.1', %s)", added.port)
-        assert sum(node.shards for node in list_nodes(small_cluster.admin)) == SHARDS
+        assert sum(node.shards for node in CitusCluster(small_cluster.admin).list_nodes()) == SHARDS
 
 
 def _promote(cluster: Cluster, number: object) -> None:
@@ -160,7 +160,7 @@ def test_clone__takes_half_of_the_tenants_of_its_node(small_cluster: Cluster) ->
                     "SELECT citus_add_clone_node('127.0.0.1', %s, '127.0.0.1', %s)", clone.port, source.port
                 )
                 _promote(small_cluster, number)
-            shards = {node.address: node.shards for node in list_nodes(small_cluster.admin)}
+            shards = {node.address: node.shards for node in CitusCluster(small_cluster.admin).list_nodes()}
             assert shards[f"127.0.0.1:{clone.port}"] == shards[f"127.0.0.1:{source.port}"] == 1
             for name in names:
                 assert engine.tenant(name).search("margin").hits

@@ -29,10 +29,10 @@ def status(
 ) -> None:
     """Show the nodes that hold tenants, and where a tenant is."""
     admin = _administrator(common.load_settings())
-    from kosmos_rag.engine.administration import find_tenant, list_nodes, tenant_ref
+    from kosmos_rag.engine.administration import CitusCluster, tenant_ref
 
-    nodes = list_nodes(admin)
-    placement = None if tenant is None else find_tenant(admin, tenant_ref(tenant))
+    nodes = CitusCluster(admin).list_nodes()
+    placement = None if tenant is None else CitusCluster(admin).find_tenant(tenant_ref(tenant))
     if common.as_json:
         where = {} if placement is None else {"tenant": placement.to_dict()}
         print_json({"nodes": [node.to_dict() for node in nodes], **where})
@@ -61,9 +61,9 @@ def move(
     All tenants in it move. Questions continue. Writes to these tenants, and others that begin meanwhile, wait for it.
     """
     admin = _administrator(common.load_settings())
-    from kosmos_rag.engine.administration import move_tenant, tenant_ref
+    from kosmos_rag.engine.administration import CitusCluster, tenant_ref
 
-    shard_move = move_tenant(admin, tenant_ref(tenant), to, limit_s=limit_s)
+    shard_move = CitusCluster(admin).move_tenant(tenant_ref(tenant), to, limit_s=limit_s)
     _print(shard_move, f"{tenant} is on node {shard_move.target} now, and was on node {shard_move.source}", common)
 
 
@@ -75,9 +75,9 @@ def isolate(tenant: _Tenant, limit_s: _Limit = 60.0, *, common: CommonOptions) -
     It can be moved alone then. Questions continue. Writes to the tenants of its old shard wait until it is done.
     """
     admin = _administrator(common.load_settings())
-    from kosmos_rag.engine.administration import isolate_tenant, tenant_ref
+    from kosmos_rag.engine.administration import CitusCluster, tenant_ref
 
-    shard_move = isolate_tenant(admin, tenant_ref(tenant), limit_s=limit_s)
+    shard_move = CitusCluster(admin).isolate_tenant(tenant_ref(tenant), limit_s=limit_s)
     _print(shard_move, f"{tenant} has the shard {shard_move.shard} to itself now", common)
 
 
