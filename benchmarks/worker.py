@@ -33,7 +33,8 @@ from kosmos_rag.apps.cli.common import overrides
 from kosmos_rag.core.types import Outcome
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
-from kosmos_rag.storage.queue.queue import Queue, enqueue
+from kosmos_rag.storage.queue.queue import Queue
+from kosmos_rag.storage.queue.writing import JobWriter
 from kosmos_rag.storage.tenants import tenant
 from kosmos_rag.worker import Supervisor
 from kosmos_rag.worker.handlers import create_runner
@@ -107,7 +108,9 @@ def measure_queue(
 
         def fill() -> None:
             with role.untenanted() as connection:
-                enqueue(connection, owner, "default", kinds.DOCUMENT, {str(number): {} for number in range(jobs)})
+                JobWriter(connection, owner).enqueue(
+                    "default", kinds.DOCUMENT, {str(number): {} for number in range(jobs)}
+                )
 
         fill()
         work_until_idle(settings, open_nothing, processes=processes)

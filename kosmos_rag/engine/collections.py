@@ -21,10 +21,9 @@ from kosmos_rag.retrieval.pipeline import SearchPipeline
 from kosmos_rag.retrieval.signals.apply import build_signal_rules
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.lexical_statistics import lock_collection
-from kosmos_rag.storage.permissions import delete_feeds
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.publish import remove_documents
-from kosmos_rag.storage.queue.queue import cancel_collection_jobs, change_jobs_preset
+from kosmos_rag.storage.queue.writing import JobWriter
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, create_tenant
 
@@ -96,7 +95,7 @@ class Collections:
             connection.execute(statement("set_preset"), values)
             if row is not None:
                 before = Preset(name=row[0], content=row[1]).version
-                change_jobs_preset(connection, owner, collection, before=before, after=requested.version)
+                JobWriter(connection, owner).change_preset(collection, before=before, after=requested.version)
 
     def infos(self, owner: TenantRef, principals: Sequence[str]) -> list[CollectionInfo]:
         """List collections with a preset or readable documents, by name."""
@@ -120,7 +119,7 @@ class Collections:
         scope = {"tenant_id": owner.id, "collection": collection}
         with self._database.worker.transaction_with_events(owner.id, [EVERYONE]) as (connection, events):
             connection.execute(statement("lock_preset"), scope)
-            cancel_collection_jobs(connection, owner, collection)
+            JobWriter(connection, owner).cancel_collection(collection)
             lock_collection(connection, scope)
             ids = list(load_sources(connection, owner.id, collection).values())
             removed = remove_documents(connection, owner.id, ids, collection=collection, events=events)
@@ -128,7 +127,7 @@ class Collections:
             connection.execute(statement("delete_vector_store"), scope)
             connection.execute(statement("detach_files_of_collection"), scope)
             connection.execute(statement("delete_file_batches"), scope)
-            delete_feeds(connection, owner.id, collection)
+            connection.execute(statement("delete_permission_feeds"), scope)
         return removed
 
 

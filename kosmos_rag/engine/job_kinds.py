@@ -8,7 +8,7 @@ from typing import Protocol
 from kosmos_rag.core.telemetry.metrics import Metric
 from kosmos_rag.core.types import Job
 from kosmos_rag.engine.engine import Engine
-from kosmos_rag.storage.queue.kinds import KERNEL, OPERATORS_ONLY, SYNC, UPKEEP
+from kosmos_rag.storage.queue import kinds
 
 __all__ = [
     "KERNEL",
@@ -21,6 +21,7 @@ __all__ = [
     "WingJobHandler",
 ]
 
+KERNEL, UPKEEP, OPERATORS_ONLY, SYNC = kinds.KERNEL, kinds.UPKEEP, kinds.OPERATORS_ONLY, kinds.SYNC
 JobCounts = Mapping[tuple[str, str], float]
 """What to add to the counters of the worker, by name and label; the label is empty where a counter has none."""
 

@@ -20,9 +20,10 @@ from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.ingestion.sources.spec import JsonLinesPermissions, validate_feed
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.queue import kinds
-from kosmos_rag.storage.queue.queue import Queue, enqueue, enqueue_periodic
+from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.queue.sync_runs import SyncRuns
 from kosmos_rag.storage.queue.uploads import UploadStore
+from kosmos_rag.storage.queue.writing import JobWriter
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, create_tenant
 
@@ -113,9 +114,8 @@ class TenantJobs:
         if isinstance(spec, JsonLinesPermissions):
             spec = spec.model_copy(update={"path": spec.path.absolute()})  # a worker has another working folder
         jobs = {f"{kinds.PERMISSIONS} {self._collection} {spec.name}": {"feed": spec.model_dump(mode="json")}}
-        (job_id,) = enqueue(
-            connection, self._owner, self._collection, kinds.PERMISSIONS, jobs, every=every, priority=priority
-        )
+        writer = JobWriter(connection, self._owner)
+        (job_id,) = writer.enqueue(self._collection, kinds.PERMISSIONS, jobs, every=every, priority=priority)
         return job_id
 
     def enqueue_upload(
@@ -198,13 +198,14 @@ class TenantJobs:
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
             self._ensure_tenant(connection)
             preset = self._preset_version(connection)
-            (job_id,) = enqueue(connection, self._owner, self._collection, kind, jobs, every=every, preset=preset)
+            writer = JobWriter(connection, self._owner)
+            (job_id,) = writer.enqueue(self._collection, kind, jobs, every=every, preset=preset)
         return job_id
 
     def _ensure_tenant(self, connection: psycopg.Connection) -> None:
         """Create the tenant where it is missing, and its periodic maintenance."""
         create_tenant(connection, self._owner, now=datetime.now(UTC))
-        enqueue_periodic(connection, self._owner, self._collection, kinds.periodic(self._settings.worker))
+        JobWriter(connection, self._owner).enqueue_periodic(self._collection, kinds.periodic(self._settings.worker))
 
     def _preset_version(self, connection: psycopg.Connection) -> str | None:
         """Return the version of the collection's preset, and lock it.
@@ -257,16 +258,8 @@ class TenantJobs:
             if item.get("permissions") is not None:
                 self._enqueue_permissions(connection, item["permissions"], every=every, priority=priority)
         preset = self._preset_version(connection)
-        (job_id,) = enqueue(
-            connection,
-            self._owner,
-            self._collection,
-            kind,
-            {key: payload},
-            every=every,
-            priority=priority,
-            preset=preset,
-        )
+        jobs, writer = {key: payload}, JobWriter(connection, self._owner)
+        (job_id,) = writer.enqueue(self._collection, kind, jobs, every=every, priority=priority, preset=preset)
         return job_id
 
     def _refuse_other_path(self, connection: psycopg.Connection, key: str, path: Path) -> None:

@@ -51,7 +51,7 @@ from kosmos_rag.retrieval.pipeline import RoutingChanged
 from kosmos_rag.retrieval.query import DEFAULT_RETRIEVERS, Query, RetrieverOptions, parse_query
 from kosmos_rag.retrieval.several import fuse_results
 from kosmos_rag.retrieval.snapshot import Routing, read_routing
-from kosmos_rag.storage.audit.log import AuditContext, create_event_id, record_event, strictest_policy
+from kosmos_rag.storage.audit.log import AuditContext, create_event_id, record_event
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.readable_documents import ReadableDocuments
 
@@ -434,14 +434,15 @@ class QueryHandler:
 def audit_policy(settings: Settings, presets: Iterable[Mapping[str, Any]]) -> AuditSettings:
     """Return the strictest audit settings of the process and of presets.
 
-    A hit may come from any collection.
+    A hit may come from any collection. A preset may enable the log and keep texts out of it, and undo neither.
 
     Args:
         settings: Of the process.
         presets: `rag.audit` of the presets, `Routing.audit`.
     """
     process = settings.rag.audit
-    return strictest_policy(process, [AuditSettings(**(process.model_dump() | dict(preset))) for preset in presets])
+    rules = [process, *(AuditSettings(**(process.model_dump() | dict(preset))) for preset in presets)]
+    return AuditSettings(enabled=any(rule.enabled for rule in rules), questions=all(rule.questions for rule in rules))
 
 
 def _redact(stats: RetrieverStats) -> RetrieverStats:

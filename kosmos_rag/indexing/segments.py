@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from kosmos_rag.core.errors import IndexLocked
 from kosmos_rag.core.text import bm25
 from kosmos_rag.indexing.catalog import READY, SEGMENT, IndexRecord, delete_indexes, insert_index, list_indexes
-from kosmos_rag.storage.binary import pack_frequencies, pack_numbers, sparse_entries, unpack_frequencies, unpack_numbers
+from kosmos_rag.retrieval.postings import pack_frequencies, unpack_frequencies
+from kosmos_rag.storage.binary import pack_numbers, sparse_entries, unpack_numbers
 from kosmos_rag.storage.sql import statement
 
 PACK_BATCH_CHUNKS = 32_768

@@ -47,9 +47,9 @@ from kosmos_rag.ingestion.state import (
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.audit.log import AuditContext
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.documents import update_metadata, update_source_etags
+from kosmos_rag.storage.documents import StoredDocuments
 from kosmos_rag.storage.publish import remove_documents
-from kosmos_rag.storage.queue.queue import cancel_document_jobs
+from kosmos_rag.storage.queue.writing import JobWriter
 from kosmos_rag.storage.tenants import TenantRef
 
 _EMPTY = "empty"
@@ -291,7 +291,7 @@ class IngestPipeline:
         for source in filter(may_have_parts, filter(is_text, sources)):
             ids += list_part_ids(tenant, collection, source)
         with self._database.worker.transaction_with_events(tenant.id, [EVERYONE]) as (connection, events):
-            cancel_document_jobs(connection, tenant, ids)
+            JobWriter(connection, tenant).cancel_documents(ids)
             return remove_documents(connection, tenant.id, ids, collection=collection, events=events)
 
     def update_metadata(
@@ -321,7 +321,7 @@ class IngestPipeline:
                 raise RequestError(
                     f"{access.key} decides who may read documents of {collection}; ingest the document with another one"
                 )
-            return update_metadata(connection, tenant.id, ids, changes, collection=collection)
+            return StoredDocuments(connection, tenant.id).update_metadata(ids, changes, collection=collection)
 
     def _get_processor(self, preset: Preset | None) -> DocumentProcessor:
         if preset is None:
@@ -572,7 +572,7 @@ class _Run:
             with self.database.worker.transaction(self.tenant.id, [EVERYONE]) as connection:
                 leased = self.lease.verify(connection, [key for key, _ in unchanged])
                 stored = {key: etag for key, etag in etags.items() if key in leased}
-                update_source_etags(connection, self.tenant.id, stored, collection=self.collection)
+                StoredDocuments(connection, self.tenant.id).update_etags(stored, collection=self.collection)
                 self.lease.complete(
                     connection, connection, {key: Completion(outcome=Outcome.UNCHANGED) for key in leased}
                 )

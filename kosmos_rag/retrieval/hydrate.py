@@ -8,10 +8,9 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from kosmos_rag.core.freshness import outdated_reason
-from kosmos_rag.core.types import Occurrence, Passage, PlaceSpan
+from kosmos_rag.core.types import Note, Occurrence, Passage, PlaceSpan
 from kosmos_rag.retrieval.departments import DepartmentRule
 from kosmos_rag.retrieval.fusion import DENSE, LEXICAL, FusedCandidate
-from kosmos_rag.storage.documents import parse_notes
 
 _SPARE = 5
 """Candidates to load beyond the limit: most texts with copies have few, and all of them come in one round trip."""
@@ -42,7 +41,7 @@ def parse_passage_rows(rows: Iterable[dict[str, Any]]) -> dict[int, PassageRow]:
             "section": tuple(row["section"]),
             "table_context": tuple(row["table_context"]),
             "place_spans": tuple([PlaceSpan(*span) for span in row["place_spans"]]),
-            "notes": parse_notes(row["notes"]) if row["notes"] else (),
+            "notes": tuple([Note(**note) for note in row["notes"]]),
         }
         parsed[row["chunk_id"].int] = row
     return parsed

@@ -14,19 +14,32 @@ from numpy.typing import NDArray
 
 from kosmos_rag.core.text import bm25
 from kosmos_rag.retrieval.cache import ByteCache
-from kosmos_rag.storage.binary import unpack_frequencies, unpack_numbers
+from kosmos_rag.storage.binary import unpack_numbers
 from kosmos_rag.storage.sql import statement
 
 Key = tuple[uuid.UUID, int]
 """Segment and lexeme; lexeme 0 means the chunks of the segment."""
 
 CHUNKS = 0
+MAX_FREQUENCY = 255
+"""Positions that a tsvector keeps of one lexeme, and so the largest term frequency."""
 MARGIN = 1e-5
 """Upper bound of the relative error of scores in single precision."""
 _FEW_CHUNKS = 10_000
 """Chunks of a segment up to which all scores are partitioned, which is faster than to gather those of rare terms."""
 _ENTRY_BYTES = 300
 """Memory of an entry without its arrays."""
+
+
+def pack_frequencies(frequencies: NDArray[np.number]) -> bytes:
+    """Return term frequencies as one byte each."""
+    packed: bytes = np.minimum(frequencies, MAX_FREQUENCY).astype(np.uint8).tobytes()
+    return packed
+
+
+def unpack_frequencies(packed: bytes) -> NDArray[np.uint8]:
+    """Return what `pack_frequencies` packed, as a view of the bytes."""
+    return np.frombuffer(packed, dtype=np.uint8)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

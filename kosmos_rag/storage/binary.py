@@ -17,9 +17,6 @@ from numpy.typing import NDArray
 from psycopg.adapt import Dumper
 from psycopg.pq import Format
 
-MAX_FREQUENCY = 255
-"""Positions that a tsvector keeps of one lexeme, and so the largest term frequency."""
-
 
 def pack_numbers(numbers: NDArray[np.integer]) -> bytes:
     """Return offsets, sequences or lengths as little-endian int32."""
@@ -30,17 +27,6 @@ def pack_numbers(numbers: NDArray[np.integer]) -> bytes:
 def unpack_numbers(packed: bytes) -> NDArray[np.int32]:
     """Return what `pack_numbers` packed, as a view of the bytes."""
     return np.frombuffer(packed, dtype="<i4")
-
-
-def pack_frequencies(frequencies: NDArray[np.number]) -> bytes:
-    """Return term frequencies as one byte each."""
-    packed: bytes = np.minimum(frequencies, MAX_FREQUENCY).astype(np.uint8).tobytes()
-    return packed
-
-
-def unpack_frequencies(packed: bytes) -> NDArray[np.uint8]:
-    """Return what `pack_frequencies` packed, as a view of the bytes."""
-    return np.frombuffer(packed, dtype=np.uint8)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

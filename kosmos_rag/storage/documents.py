@@ -18,69 +18,59 @@ def parse_notes(stored: Iterable[Mapping[str, str]]) -> tuple[Note, ...]:
     return tuple(Note(code=note["code"], message=note["message"]) for note in stored)
 
 
-def read_source_etags(
-    connection: psycopg.Connection, tenant_id: uuid.UUID, document_ids: Collection[uuid.UUID]
-) -> dict[str, str | None]:
-    """Return the stored etags of these documents by source.
+class StoredDocuments:
+    """Etags and metadata of a tenant's stored documents, within a transaction of the tenant."""
 
-    The result is None where the source gave none.
-    """
-    values = {"tenant_id": tenant_id, "document_ids": list(document_ids)}
-    return dict(connection.execute(statement("source_etags"), values).fetchall())
+    def __init__(self, connection: psycopg.Connection, tenant_id: uuid.UUID) -> None:
+        self._connection = connection
+        self._tenant_id = tenant_id
 
+    def read_etags(self, document_ids: Collection[uuid.UUID]) -> dict[str, str | None]:
+        """Return the stored etags of documents by source; None where the source gave none."""
+        values = {"tenant_id": self._tenant_id, "document_ids": list(document_ids)}
+        return dict(self._connection.execute(statement("source_etags"), values).fetchall())
 
-def update_source_etags(
-    connection: psycopg.Connection, tenant_id: uuid.UUID, etags: Mapping[uuid.UUID, str], *, collection: str
-) -> None:
-    """Set the source etags of documents with unchanged content.
+    def update_etags(self, etags: Mapping[uuid.UUID, str], *, collection: str) -> None:
+        """Set the source etags of documents with unchanged content.
 
-    Documents that are not stored are left out.
+        Documents that are not stored are left out.
 
-    Args:
-        connection: Within a transaction of the tenant.
-        etags: New etag by document id.
-    """
-    scope = {"tenant_id": tenant_id, "collection": collection}
-    # Every writer of several documents takes this lock: two writers would lock the rows in different orders.
-    lock_collection(connection, scope)
-    values = {"document_ids": list(etags), "source_etags": list(etags.values())}
-    connection.execute(statement("update_source_etags"), {**scope, **values})
+        Args:
+            etags: New etag by document id.
+        """
+        scope = {"tenant_id": self._tenant_id, "collection": collection}
+        # Every writer of several documents takes this lock: two writers would lock the rows in different orders.
+        lock_collection(self._connection, scope)
+        values = {"document_ids": list(etags), "source_etags": list(etags.values())}
+        self._connection.execute(statement("update_source_etags"), {**scope, **values})
 
+    def update_metadata(
+        self, document_ids: Collection[uuid.UUID], changes: Mapping[str, Any], *, collection: str
+    ) -> int:
+        """Change metadata of documents, and return how many had other metadata.
 
-def update_metadata(
-    connection: psycopg.Connection,
-    tenant_id: uuid.UUID,
-    document_ids: Collection[uuid.UUID],
-    changes: Mapping[str, Any],
-    *,
-    collection: str,
-) -> int:
-    """Change metadata of stored documents.
-
-    Returns how many had other metadata.
-
-    Args:
-        connection: Within a transaction of the tenant.
-        changes: New values by key; None removes the key.
-    """
-    scope: dict[str, Any] = {"tenant_id": tenant_id, "collection": collection}
-    statistics = lock_collection(connection, scope)
-    if statistics is None:
-        return 0
-    values = {
-        "document_ids": list(document_ids),
-        "changes": Jsonb({key: value for key, value in changes.items() if value is not None}),
-        "removed": [key for key, value in changes.items() if value is None],
-    }
-    changed = connection.execute(statement("update_metadata"), {**scope, **values}).fetchall()
-    if changed:
-        replace_filter_terms(connection, tenant_id, [document_id for document_id, _ in changed])
-        # No count changes, and a new state: cached results of all readers of the documents are out of date.
-        added = {tuple(acl): LexicalCounts() for _, acl in changed}
-        versions = connection.execute(
-            statement("versions_of_documents"), {**scope, "document_ids": [document_id for document_id, _ in changed]}
-        ).fetchall()
-        nothing = RemovedCounts(version_ids=[], counts={})
-        version_ids = [version_id for version_id, _, _ in versions]
-        update_statistics(connection, scope, statistics, added, nothing, changed=version_ids)
-    return len(changed)
+        Args:
+            changes: New values by key; None removes the key.
+        """
+        connection, scope = self._connection, {"tenant_id": self._tenant_id, "collection": collection}
+        statistics = lock_collection(connection, scope)
+        if statistics is None:
+            return 0
+        values = {
+            "document_ids": list(document_ids),
+            "changes": Jsonb({key: value for key, value in changes.items() if value is not None}),
+            "removed": [key for key, value in changes.items() if value is None],
+        }
+        changed = connection.execute(statement("update_metadata"), {**scope, **values}).fetchall()
+        if changed:
+            changed_ids = [document_id for document_id, _ in changed]
+            replace_filter_terms(connection, self._tenant_id, changed_ids)
+            # No count changes, and a new state: cached results of all readers of the documents are out of date.
+            added = {tuple(acl): LexicalCounts() for _, acl in changed}
+            versions = connection.execute(
+                statement("versions_of_documents"), {**scope, "document_ids": changed_ids}
+            ).fetchall()
+            nothing = RemovedCounts(version_ids=[], counts={})
+            version_ids = [version_id for version_id, _, _ in versions]
+            update_statistics(connection, scope, statistics, added, nothing, changed=version_ids)
+        return len(changed)

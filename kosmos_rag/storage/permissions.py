@@ -196,8 +196,3 @@ class FeedPass:
             connection.execute(statement("update_unsegmented_acls"), values)
             connection.execute(statement("update_embedding_acls"), values)
         lexical_statistics.move_counts(connection, scope, statistics, counts, moves)
-
-
-def delete_feeds(connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str) -> None:
-    """Delete all feeds of a collection; its documents keep their acl."""
-    connection.execute(statement("delete_permission_feeds"), {"tenant_id": tenant_id, "collection": collection})

@@ -15,7 +15,8 @@ from kosmos_rag.core.types import EVERYONE, Outcome
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.citus import DISTRIBUTED, LOCAL
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.queue.queue import Queue, finish, lock_leases
+from kosmos_rag.storage.queue.queue import Queue
+from kosmos_rag.storage.queue.writing import JobLeases
 from kosmos_rag.storage.setup import distribute_tables, set_up
 from kosmos_rag.storage.tenants import tenant
 from tests.citus.load import SMALL_INDEXES
@@ -148,12 +149,12 @@ def test_fence__a_job_that_was_lost_leaves_no_document(
         upload = uuid.uuid4()
         try:
             with opened.worker.transaction(job.tenant_id, [EVERYONE]) as connection:
-                locked = lock_leases(connection, [job.token])
+                locked = JobLeases(connection).lock([job.token])
                 connection.execute(
                     "INSERT INTO kosmos.uploads (tenant_id, id, data, created_at) VALUES (%s, %s, 'x', %s)",
                     [job.tenant_id, upload, "2026-01-01"],
                 )
-                finish(connection, {job.token: Outcome.NEW})
+                JobLeases(connection).finish({job.token: Outcome.NEW})
             assert locked == {job.token}
         except LeaseLost:
             assert not commits

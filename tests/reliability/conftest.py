@@ -17,7 +17,8 @@ import pytest
 
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.queue.queue import Queue, enqueue
+from kosmos_rag.storage.queue.queue import Queue
+from kosmos_rag.storage.queue.writing import JobWriter
 from kosmos_rag.storage.tenants import tenant
 
 HERE = Path(__file__).parent
@@ -68,7 +69,7 @@ class Trial:
 
     def put(self, jobs: Mapping[str, Mapping[str, Any]], owner: str = "acme", **options: Any) -> None:
         with self.opened.worker.untenanted() as connection:
-            enqueue(connection, tenant(owner), "default", "trial", jobs, **options)
+            JobWriter(connection, tenant(owner)).enqueue("default", "trial", jobs, **options)
 
     def start(
         self, *, work: str = "trial_work", kinds: Sequence[str] = ("trial",), until_idle: bool = False, **settings: Any

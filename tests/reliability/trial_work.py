@@ -10,7 +10,7 @@ from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import DatabaseError, LeaseLost, ParseError
 from kosmos_rag.core.types import Job, Outcome
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.queue import queue as jobs
+from kosmos_rag.storage.queue.writing import JobLeases
 from kosmos_rag.worker.channel import SupervisorChannel
 
 
@@ -65,7 +65,7 @@ class TrialWork:
     def _finish(self, job: Job) -> None:
         with self._database.worker.untenanted() as connection:
             connection.execute("INSERT INTO public.finished VALUES (%s)", [job.key])
-            jobs.finish(connection, {job.token: Outcome.DONE})
+            JobLeases(connection).finish({job.token: Outcome.DONE})
 
     def close(self) -> None:
         self.database.close()

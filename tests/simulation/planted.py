@@ -14,9 +14,8 @@ from kosmos_rag.ingestion.publisher import Publisher
 from kosmos_rag.storage import sql
 from kosmos_rag.storage.erasure import ErasureStore
 from kosmos_rag.storage.permissions import StoredPermissions
-from kosmos_rag.storage.queue import queue
+from kosmos_rag.storage.queue.writing import JobLeases
 from kosmos_rag.storage.tenants import TenantRef
-from kosmos_rag.worker.handlers import documents
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -30,14 +29,14 @@ def _replace(patch: pytest.MonkeyPatch, name: str, before: str, after: str) -> N
 
 def _no_fence(patch: pytest.MonkeyPatch) -> None:
     """A worker that has lost its lease writes its result."""
-    finish = queue.finish
+    finish = JobLeases.finish
 
     def finish_any(*args: Any) -> None:
         with suppress(LeaseLost):
             finish(*args)
 
     patch.setitem(sql._STATEMENTS.texts, "lock_leases", "SELECT u.token FROM unnest(%(tokens)s::uuid[]) AS u (token)")
-    patch.setattr(documents, "finish", finish_any)
+    patch.setattr(JobLeases, "finish", finish_any)
 
 
 def _stale_epoch(patch: pytest.MonkeyPatch) -> None:

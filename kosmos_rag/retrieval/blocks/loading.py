@@ -13,11 +13,11 @@ from kosmos_rag.core.text import bm25
 from kosmos_rag.retrieval.blocks.block import Block, Change, Layer
 from kosmos_rag.retrieval.blocks.building import Chunks, Entries, build_part
 from kosmos_rag.retrieval.blocks.cache import BlockCache, state_key
-from kosmos_rag.retrieval.postings import PostingsCache
+from kosmos_rag.retrieval.postings import PostingsCache, pack_frequencies, unpack_frequencies
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.retrieval.snapshot import CollectionStats, Snapshot
 from kosmos_rag.retrieval.views.database import DatabaseSession
-from kosmos_rag.storage.binary import array, pack_frequencies, sparse_entries, unpack_frequencies, unpack_numbers
+from kosmos_rag.storage.binary import array, sparse_entries, unpack_numbers
 from kosmos_rag.storage.lexical_statistics import parse_tsvectors
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement

@@ -67,15 +67,6 @@ class AuditContext:
     collection: str | None
 
 
-def strictest_policy(process: AuditSettings, collections: Sequence[AuditSettings]) -> AuditSettings:
-    """Return the strictest audit policy of collections.
-
-    A preset may enable the log and keep texts out of it, and undo neither.
-    """
-    rules = [process, *collections]
-    return AuditSettings(enabled=any(rule.enabled for rule in rules), questions=all(rule.questions for rule in rules))
-
-
 def record_event(
     app: ConnectionPool,
     reader: AuditContext,

@@ -10,29 +10,25 @@ import random
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Self
 
-import psycopg
 from psycopg.rows import kwargs_row, scalar_row
-from psycopg.types.json import Jsonb
 
 from kosmos_rag.core.config import WorkerSettings
 from kosmos_rag.core.errors import (
-    RETRY_WITH_BACKOFF,
     IngestionError,
     KosmosError,
-    LeaseLost,
     NodeUnavailable,
     is_disk_full,
 )
-from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.types import EVERYONE, Job, JobCount, JobInfo, JobState, Outcome, storable
 from kosmos_rag.storage.binary import array_literal
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.events import FAILED, record_events
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.queue import kinds
+from kosmos_rag.storage.queue.writing import JobLeases
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, read_server_time
 
@@ -45,11 +41,6 @@ OUTAGE_DAYS = 7
 """Age of a job from which on these use up attempts too."""
 UNCLAIMED_S = 30.0
 """Seconds that a due job waits, and that no job ends, before no worker is taken to run."""
-_RETRY_ON_NEXT_SYNC = frozenset({"not_found", "no_permission", "not_a_file", "duplicate", "refused", "preset_missing"})
-"""Codes not worth an immediate retry but worth one at the next sync: the document may be present, readable and unique
-then, with an unchanged etag."""
-_PASSES: tuple[list[str] | None, ...] = ([kinds.SYNC], None)
-"""Kinds of the jobs of a collection in the order of their locks: those that enqueue others, then all."""
 
 
 def retry_delay(attempt: int) -> float:
@@ -72,178 +63,6 @@ def _costs_no_attempt(error: BaseException) -> bool:
     A disk or a node has to be repaired, and no attempt helps before.
     """
     return is_disk_full(error) or isinstance(error, NodeUnavailable)
-
-
-def enqueue(
-    connection: psycopg.Connection,
-    owner: TenantRef,
-    collection: str,
-    kind: str,
-    jobs: Mapping[str, Mapping[str, Any]],
-    *,
-    priority: int = 0,
-    delay: timedelta = timedelta(),
-    every: timedelta | None = None,
-    run: uuid.UUID | None = None,
-    preset: str | None = None,
-) -> list[uuid.UUID]:
-    """Add jobs to the queue, and return their ids.
-
-    In the caller's transaction.
-
-    A key has one unfinished job at most: a waiting job takes the newer payload, a running one runs again afterwards.
-
-    Args:
-        connection: connection of the worker role, with the tenant set.
-        owner: tenant of the jobs.
-        collection: collection that the jobs work on.
-        kind: one of `kinds.KERNEL`, or one that a wing adds.
-        jobs: payload by key.
-        priority: jobs with a higher priority are claimed first.
-        delay: earliest start, from now.
-        every: interval of a periodic job.
-        run: sync run whose counts the outcome adds to.
-        preset: version of the preset that the collection has now; the jobs fail once it has none.
-    """
-    if not jobs:
-        return []
-    connection.execute(statement("replace_dead_jobs"), {"tenant_id": owner.id, "keys": list(jobs)})
-    # A periodic job belongs to no request.
-    traceparent = None if every is not None else tracing.current_traceparent()
-    added = {"traceparent": traceparent, "preset": preset}
-    common = {name: value for name, value in added.items() if value is not None}
-    values = {
-        "tenant_id": owner.id,
-        "tenant": owner.name,
-        "collection": collection,
-        "kind": kind,
-        "keys": list(jobs),
-        "payloads": [Jsonb({**payload, **common}) for payload in jobs.values()],
-        "priority": priority,
-        "delay_s": delay.total_seconds(),
-        "every_s": None if every is None else every.total_seconds(),
-        "sync_run_ids": [] if run is None else [run],
-    }
-    ids = [job_id for (job_id,) in connection.execute(statement("enqueue_jobs"), values).fetchall()]
-    connection.execute(statement("notify_workers"))
-    return ids
-
-
-def enqueue_periodic(
-    connection: psycopg.Connection, owner: TenantRef, collection: str, every: Mapping[str, timedelta]
-) -> None:
-    """Add one periodic job of each missing kind to the tenant.
-
-    Args:
-        connection: connection of the worker role, with the tenant set.
-        owner: tenant of the jobs.
-        collection: collection that the jobs belong to.
-        every: interval by kind.
-    """
-    values = {
-        "tenant_id": owner.id,
-        "tenant": owner.name,
-        "collection": collection,
-        "kinds": list(every),
-        "every_s": [pause.total_seconds() for pause in every.values()],
-    }
-    connection.execute(statement("enqueue_periodic"), values)
-
-
-def cancel_collection_jobs(connection: psycopg.Connection, owner: TenantRef, collection: str) -> None:
-    """Cancel unfinished jobs that write documents of a collection.
-
-    In the caller's transaction.
-
-    The jobs that enqueue others come first: once they are locked, no pass adds a job that the second statement misses.
-    """
-    for kind in _PASSES:
-        values = {"tenant_id": owner.id, "ids": None, "keys": None, "collection": collection, "kinds": kind}
-        others = {"kept": list(kinds.UPKEEP), "reason": "the collection was deleted"}
-        connection.execute(statement("cancel_jobs"), values | others)
-
-
-def cancel_document_jobs(connection: psycopg.Connection, owner: TenantRef, document_ids: Sequence[uuid.UUID]) -> None:
-    """Cancel unfinished jobs that write these documents.
-
-    In the caller's transaction, before it locks the collection.
-    """
-    values = {"tenant_id": owner.id, "ids": None, "keys": [str(key) for key in document_ids], "collection": None}
-    others: dict[str, Any] = {"kinds": None, "kept": [], "reason": "the document was deleted"}
-    connection.execute(statement("cancel_jobs"), values | others)
-
-
-def change_jobs_preset(
-    connection: psycopg.Connection, owner: TenantRef, collection: str, *, before: str, after: str
-) -> None:
-    """Assign a collection's new preset to its jobs.
-
-    In the transaction that changes it.
-
-    Args:
-        connection: connection of the worker role, with the tenant set.
-        owner: tenant of the collection.
-        before: version of the preset that the jobs were enqueued under.
-        after: version of the new preset.
-    """
-    for kind in _PASSES:
-        values = {"tenant_id": owner.id, "collection": collection, "kinds": kind, "kept": list(kinds.UPKEEP)}
-        connection.execute(statement("change_preset_of_jobs"), {**values, "before": before, "after": after})
-
-
-def permanently_failed(
-    connection: psycopg.Connection, owner: TenantRef, source_etags: Mapping[str, str | None]
-) -> dict[str, tuple[str, str]]:
-    """Return the errors of permanently failed jobs with the same etag.
-
-    By key, error code and message. A failure whose reason may have passed is left out.
-
-    Args:
-        connection: Within a transaction of the tenant.
-        source_etags: Source etag by job key.
-    """
-    values = {
-        "tenant_id": owner.id,
-        "keys": list(source_etags),
-        "source_etags": Jsonb(dict(source_etags)),
-        "retryable": sorted(RETRY_WITH_BACKOFF | _RETRY_ON_NEXT_SYNC),
-    }
-    return {key: (code, error) for key, code, error in connection.execute(statement("permanently_failed_jobs"), values)}
-
-
-def lock_leases(connection: psycopg.Connection, tokens: Sequence[uuid.UUID]) -> set[uuid.UUID]:
-    """Return the tokens with valid leases, and lock these jobs.
-
-    Until the transaction ends.
-    """
-    with connection.cursor(row_factory=scalar_row) as cursor:
-        return set(cursor.execute(statement("lock_leases"), {"tokens": list(tokens)}).fetchall())
-
-
-def finish(
-    connection: psycopg.Connection, outcomes: Mapping[uuid.UUID, Outcome], chunks: Mapping[uuid.UUID, int] | None = None
-) -> None:
-    """Finish jobs in the caller's transaction, which writes their results.
-
-    Args:
-        connection: connection of the worker role.
-        outcomes: outcome by token.
-        chunks: number of written chunks by token, for the counts of the sync run.
-
-    Raises:
-        LeaseLost: a lease is no longer valid; the transaction must not commit.
-    """
-    if not outcomes:
-        return
-    chunk_counts = chunks or {}
-    values = {
-        "tokens": list(outcomes),
-        "outcomes": [str(outcome) for outcome in outcomes.values()],
-        "chunks": [chunk_counts.get(token, 0) for token in outcomes],
-    }
-    row = connection.execute(statement("finish_jobs"), values).fetchone()
-    if row != (len(outcomes),):
-        raise LeaseLost("a job was claimed by another worker, or cancelled, before its result was written")
 
 
 class Queue:
@@ -305,7 +124,7 @@ class Queue:
             LeaseLost: a lease is no longer valid.
         """
         with self._pool.untenanted() as connection:
-            finish(connection, outcomes)
+            JobLeases(connection).finish(outcomes)
 
     def fail(self, job: Job, error: KosmosError, *, source: str, retry: bool) -> JobState | None:
         """Record a failure, and return the new state.

@@ -17,63 +17,64 @@ from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
 
-def start_sync_run(
-    connection: psycopg.Connection, owner: TenantRef, collection: str, source: Mapping[str, Any]
-) -> uuid.UUID:
-    """Start a sync run, and return its id.
+class SyncRunWriter:
+    """Starts sync runs of a tenant and counts, in the caller's transaction."""
 
-    An interrupted run of the same source is closed as failed.
+    def __init__(self, connection: psycopg.Connection, owner: TenantRef) -> None:
+        """Write by a connection of the worker role, with the tenant set."""
+        self._connection = connection
+        self._owner = owner
 
-    Args:
-        connection: connection of the worker role, with the tenant set.
-        collection: collection that the source is synced into.
-        source: specification of the source.
-    """
-    run_id = uuid.uuid4()
-    values = {"tenant_id": owner.id, "run_id": run_id, "collection": collection, "source": Jsonb(source)}
-    connection.execute(statement("fail_interrupted_sync_runs"), values)
-    connection.execute(statement("insert_sync_run"), values)
-    return run_id
+    def start(self, collection: str, source: Mapping[str, Any]) -> uuid.UUID:
+        """Start a sync run, and return its id.
 
+        An interrupted run of the same source is closed as failed.
 
-def add_counts(
-    connection: psycopg.Connection,
-    owner: TenantRef,
-    run_id: uuid.UUID,
-    *,
-    documents: int = 0,
-    unchanged: int = 0,
-    removed: int = 0,
-    failures: Sequence[IngestFailure] = (),
-    state: str | None = None,
-    error: str | None = None,
-) -> None:
-    """Add counts that the listing found without a job.
+        Args:
+            collection: collection that the source is synced into.
+            source: specification of the source.
+        """
+        run_id = uuid.uuid4()
+        values = {"tenant_id": self._owner.id, "run_id": run_id, "collection": collection, "source": Jsonb(source)}
+        self._connection.execute(statement("fail_interrupted_sync_runs"), values)
+        self._connection.execute(statement("insert_sync_run"), values)
+        return run_id
 
-    Each failure is one document, seen and failed.
+    def add(
+        self,
+        run_id: uuid.UUID,
+        *,
+        documents: int = 0,
+        unchanged: int = 0,
+        removed: int = 0,
+        failures: Sequence[IngestFailure] = (),
+        state: str | None = None,
+        error: str | None = None,
+    ) -> None:
+        """Add counts that the listing found without a job.
 
-    Args:
-        connection: connection of the worker role, with the tenant set.
-        run_id: the sync run.
-        documents: documents listed, without the failures.
-        unchanged: documents with an unchanged etag.
-        removed: documents that the source no longer has.
-        failures: documents that could not be listed; the first 100 are stored.
-        state: new state of the run.
-        error: reason why the run failed.
-    """
-    values = {
-        "tenant_id": owner.id,
-        "run_id": run_id,
-        "seen": documents + len(failures),
-        "unchanged": unchanged,
-        "removed": removed,
-        "failed": len(failures),
-        "failures": Jsonb([_plain(failure) for failure in failures[:100]]),
-        "state": state,
-        "error": error,
-    }
-    connection.execute(statement("add_sync_run_counts"), values)
+        Each failure is one document, seen and failed.
+
+        Args:
+            documents: documents listed, without the failures.
+            unchanged: documents with an unchanged etag.
+            removed: documents that the source no longer has.
+            failures: documents that could not be listed; the first 100 are stored.
+            state: new state of the run.
+            error: reason why the run failed.
+        """
+        values = {
+            "tenant_id": self._owner.id,
+            "run_id": run_id,
+            "seen": documents + len(failures),
+            "unchanged": unchanged,
+            "removed": removed,
+            "failed": len(failures),
+            "failures": Jsonb([_plain(failure) for failure in failures[:100]]),
+            "state": state,
+            "error": error,
+        }
+        self._connection.execute(statement("add_sync_run_counts"), values)
 
 
 def _plain(failure: IngestFailure) -> dict[str, str]:

@@ -41,8 +41,8 @@ from kosmos_rag.ingestion.report import PublishedDocument
 from kosmos_rag.ingestion.sources.listing import Entry, Source
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.queue.queue import finish, lock_leases
 from kosmos_rag.storage.queue.uploads import UploadStore
+from kosmos_rag.storage.queue.writing import JobLeases
 from kosmos_rag.storage.tenants import TenantRef
 from kosmos_rag.worker.channel import CounterBuffer, SupervisorChannel
 
@@ -128,7 +128,7 @@ class _JobLeases:
     def verify(self, queue: psycopg.Connection, document_ids: Sequence[uuid.UUID]) -> Collection[uuid.UUID]:
         """Lock the jobs of these documents whose leases are still valid."""
         documents = {self._jobs[key].token: key for key in document_ids}
-        return {documents[token] for token in lock_leases(queue, list(documents))}
+        return {documents[token] for token in JobLeases(queue).lock(list(documents))}
 
     def complete(
         self, queue: psycopg.Connection, data: psycopg.Connection, completions: Mapping[uuid.UUID, Completion]
@@ -137,7 +137,7 @@ class _JobLeases:
         jobs = {key: self._jobs[key] for key in completions}
         outcomes = {jobs[key].token: completion.outcome for key, completion in completions.items()}
         chunks = {jobs[key].token: completion.chunks for key, completion in completions.items()}
-        finish(queue, outcomes, chunks)
+        JobLeases(queue).finish(outcomes, chunks)
         UploadStore(data, self._tenant_id).delete(upload_ids(jobs.values()))
 
 

@@ -21,11 +21,11 @@ from kosmos_rag.ingestion.sources.listing import Entry
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.ingestion.state import load_preset, require_preset
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.documents import read_source_etags
+from kosmos_rag.storage.documents import StoredDocuments
 from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.queue import kinds
-from kosmos_rag.storage.queue.queue import enqueue, finish, lock_leases, permanently_failed
-from kosmos_rag.storage.queue.sync_runs import add_counts, start_sync_run
+from kosmos_rag.storage.queue.sync_runs import SyncRunWriter
+from kosmos_rag.storage.queue.writing import JobLeases, JobWriter
 from kosmos_rag.storage.tenants import TenantRef
 from kosmos_rag.worker.channel import CounterBuffer, JobInterrupted, SupervisorChannel
 
@@ -101,7 +101,7 @@ class _SyncRun:
         # Read before the listing: documents ingested meanwhile must not count as missing from the source.
         stored = self._pipeline.list_sources(self._owner, self._job.collection) if self._job.payload["prune"] else {}
         with self._transaction() as connection:
-            run = start_sync_run(connection, self._owner, self._job.collection, self._spec)
+            run = SyncRunWriter(connection, self._owner).start(self._job.collection, self._spec)
         listing = self._source.listing()
         for entries in _batches(listing):
             self._enqueue(run, entries)
@@ -116,8 +116,8 @@ class _SyncRun:
             self._transaction() as connection,
             self._database.worker.record_events(connection, self._owner.id) as events,
         ):
-            add_counts(connection, self._owner, run, failures=failures, state="working")
-            finish(connection, {self._job.token: Outcome.DONE})
+            SyncRunWriter(connection, self._owner).add(run, failures=failures, state="working")
+            JobLeases(connection).finish({self._job.token: Outcome.DONE})
             if failures:
                 events.add_source_failure(self._job.collection, listing.name, failures)
         self.failures += failures
@@ -127,7 +127,7 @@ class _SyncRun:
         self._channel.report_progress()
         self._channel.require_running(self._job)
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            if not lock_leases(connection, [self._job.token]):
+            if not JobLeases(connection).lock([self._job.token]):
                 raise JobInterrupted
             preset = load_preset(connection, self._owner.id, self._job.collection)
             require_preset(self._job.collection, self._preset_version, preset)
@@ -139,7 +139,7 @@ class _SyncRun:
         ids = {entry.source: document_id(owner.id, collection, entry.source) for entry in entries}
         self.listed.update(key.bytes for key in ids.values())
         with self._transaction() as connection:
-            stored = read_source_etags(connection, owner.id, ids.values())
+            stored = StoredDocuments(connection, owner.id).read_etags(ids.values())
             changed = {str(ids[entry.source]): self._payload(entry) for entry in entries}
             changed = {
                 key: payload
@@ -147,18 +147,18 @@ class _SyncRun:
                 if payload["source_etag"] is None or stored.get(payload["entry"]["source"]) != payload["source_etag"]
             }
             # A document that failed permanently is not read again while its etag is the same.
-            broken = permanently_failed(
-                connection, owner, {key: payload["source_etag"] for key, payload in changed.items()}
-            )
+            jobs = JobWriter(connection, owner)
+            broken = jobs.find_permanent_failures({key: payload["source_etag"] for key, payload in changed.items()})
             failures = [
                 IngestFailure(source=changed[key]["entry"]["source"], code=code, message=message)
                 for key, (code, message) in broken.items()
             ]
             payloads = {key: payload for key, payload in changed.items() if key not in broken}
             preset = self._preset_version
-            enqueue(connection, owner, collection, kinds.DOCUMENT, payloads, run=run, preset=preset)
+            jobs.enqueue(collection, kinds.DOCUMENT, payloads, run=run, preset=preset)
             unchanged = len(ids) - len(changed)
-            add_counts(connection, owner, run, documents=len(ids) - len(broken), unchanged=unchanged, failures=failures)
+            counts = SyncRunWriter(connection, owner)
+            counts.add(run, documents=len(ids) - len(broken), unchanged=unchanged, failures=failures)
         self.failures += failures
         self.outcomes[Outcome.UNCHANGED] += unchanged
         self.enqueued += len(payloads)
@@ -177,7 +177,7 @@ class _SyncRun:
             removed = remove_documents(
                 connection, self._owner.id, missing, collection=self._job.collection, events=events
             )
-            add_counts(connection, self._owner, run, documents=removed, removed=removed)
+            SyncRunWriter(connection, self._owner).add(run, documents=removed, removed=removed)
         self.outcomes[Outcome.REMOVED] += removed
 
 

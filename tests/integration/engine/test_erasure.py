@@ -27,8 +27,9 @@ from kosmos_rag.models.embedding.registry import create_registry
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.audit.partitions import add_months
 from kosmos_rag.storage.erasure import EXEMPT_TABLES, TENANT_TABLES, _delete_rows
-from kosmos_rag.storage.queue.queue import Queue, finish, lock_leases
+from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.queue.uploads import UploadStore
+from kosmos_rag.storage.queue.writing import JobLeases
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tables import metadata
 from kosmos_rag.storage.tenants import TenantRef, ensure_tenant
@@ -262,14 +263,14 @@ class PausedLease:
         return True
 
     def verify(self, queue: psycopg.Connection, document_ids: Sequence[UUID]) -> Sequence[UUID]:
-        assert lock_leases(queue, [self.token]) == {self.token}
+        assert JobLeases(queue).lock([self.token]) == {self.token}
         return document_ids
 
     def complete(self, queue: psycopg.Connection, data: psycopg.Connection, completions: Mapping[UUID, Any]) -> None:
         self.is_written.set()
         assert self.may_commit.wait(30)
         (completion,) = completions.values()
-        finish(queue, {self.token: completion.outcome})
+        JobLeases(queue).finish({self.token: completion.outcome})
 
 
 @pytest.mark.own_database

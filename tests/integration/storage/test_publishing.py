@@ -39,7 +39,7 @@ from kosmos_rag.models.embedding.registry import EmbedderRegistry, EmbeddingMode
 from kosmos_rag.models.embedding.space import describe_space
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.documents import read_source_etags, update_source_etags
+from kosmos_rag.storage.documents import StoredDocuments
 from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.publish import PreparedDocument, publish
 from kosmos_rag.storage.tenants import SpaceState, SpaceStore, ensure_tenant, tenant
@@ -313,11 +313,11 @@ def test_marks__are_stored_replaced_and_touched(publisher: Publisher, opened: Da
     _publish(publisher, _chunked("a", "alpha gamma", etag="2"))
     ids = [*(document.id for document in documents), UUID(int=7)]
     with opened.worker.transaction(ACME.id, [EVERYONE]) as connection:
-        assert read_source_etags(connection, ACME.id, ids) == {"a": "2", "b": None}
-        update_source_etags(connection, ACME.id, {ids[1]: "3", ids[2]: "4"}, collection=DEFAULT_COLLECTION)
-        assert read_source_etags(connection, ACME.id, ids) == {"a": "2", "b": "3"}
-        update_source_etags(connection, ACME.id, {ids[0]: "9"}, collection="another")
-        assert read_source_etags(connection, ACME.id, ids[:1]) == {"a": "2"}
+        assert StoredDocuments(connection, ACME.id).read_etags(ids) == {"a": "2", "b": None}
+        StoredDocuments(connection, ACME.id).update_etags({ids[1]: "3", ids[2]: "4"}, collection=DEFAULT_COLLECTION)
+        assert StoredDocuments(connection, ACME.id).read_etags(ids) == {"a": "2", "b": "3"}
+        StoredDocuments(connection, ACME.id).update_etags({ids[0]: "9"}, collection="another")
+        assert StoredDocuments(connection, ACME.id).read_etags(ids[:1]) == {"a": "2"}
 
 
 def test_marks__of_another_tenant_are_not_seen(publisher: Publisher, opened: Database) -> None:
@@ -325,5 +325,5 @@ def test_marks__of_another_tenant_are_not_seen(publisher: Publisher, opened: Dat
     _publish(publisher, document)
     other = tenant("other").id
     with opened.worker.transaction(other, [EVERYONE]) as connection:
-        assert read_source_etags(connection, other, [document.id]) == {}
-        assert read_source_etags(connection, ACME.id, [document.id]) == {}
+        assert StoredDocuments(connection, other).read_etags([document.id]) == {}
+        assert StoredDocuments(connection, ACME.id).read_etags([document.id]) == {}

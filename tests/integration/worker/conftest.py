@@ -15,8 +15,9 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue import queue as jobs
-from kosmos_rag.storage.queue.queue import Queue, enqueue
+from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.queue.sync_runs import SyncRuns
+from kosmos_rag.storage.queue.writing import JobWriter
 from kosmos_rag.storage.tenants import TenantRef
 from kosmos_rag.worker.channel import SupervisorChannel
 from kosmos_rag.worker.handlers import EngineJobRunner
@@ -48,7 +49,9 @@ def put(opened: Database) -> Put:
         *keys: str, owner: TenantRef = ACME, payload: Mapping[str, Any] | None = None, **options: Any
     ) -> list[uuid.UUID]:
         with opened.worker.untenanted() as connection:
-            return enqueue(connection, owner, "default", KIND, {key: payload or {} for key in keys}, **options)
+            return JobWriter(connection, owner).enqueue(
+                "default", KIND, {key: payload or {} for key in keys}, **options
+            )
 
     return put
 

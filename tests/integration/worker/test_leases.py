@@ -10,6 +10,7 @@ from kosmos_rag.core.types import JobState, Outcome
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.queue import queue as jobs
 from kosmos_rag.storage.queue.queue import Queue
+from kosmos_rag.storage.queue.writing import JobLeases
 from tests.integration.worker.queue_calls import ACME, Put, claim_one, expire, states, take
 
 pytestmark = pytest.mark.emptied_database
@@ -36,9 +37,9 @@ def test_hold__keeps_rescue_away_until_the_transaction_ends(
     job = claim_one(queue)
     expire(database)
     with opened.worker.untenanted() as connection:
-        assert jobs.lock_leases(connection, [job.token]) == {job.token}
+        assert JobLeases(connection).lock([job.token]) == {job.token}
         assert take(queue, worker="other") == []
-        jobs.finish(connection, {job.token: Outcome.NEW})
+        JobLeases(connection).finish({job.token: Outcome.NEW})
     assert states(queue) == {"a": "done"}
 
 
@@ -80,7 +81,7 @@ def test_renew__passes_over_a_row_that_somebody_has_locked(queue: Queue, put: Pu
     put("locked", "other")
     jobs_by_key = {job.key: job for job in take(queue)}
     with opened.worker.untenanted() as connection:
-        jobs.lock_leases(connection, [jobs_by_key["locked"].token])
+        JobLeases(connection).lock([jobs_by_key["locked"].token])
         started = time.perf_counter()
         assert queue.renew([job.token for job in jobs_by_key.values()]) == {job.token for job in jobs_by_key.values()}
         assert time.perf_counter() - started < 20

@@ -14,7 +14,8 @@ from kosmos_rag.core.errors import IngestionError, LeaseLost, ParseError, Statem
 from kosmos_rag.core.types import JobState, Outcome
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.queue import queue as jobs
-from kosmos_rag.storage.queue.queue import Queue, enqueue, enqueue_periodic
+from kosmos_rag.storage.queue.queue import Queue
+from kosmos_rag.storage.queue.writing import JobLeases, JobWriter
 from tests.integration.worker.queue_calls import ACME, BETA, KIND, Put, claim_one, expire, hasten, states, take
 
 pytestmark = pytest.mark.emptied_database
@@ -45,7 +46,7 @@ def test_ids__are_in_the_order_of_time_and_tell_nothing_of_other_tenants(put: Pu
 
 def test_enqueue__rolled_back_leaves_no_job(queue: Queue, opened: Database) -> None:
     with pytest.raises(ZeroDivisionError), opened.worker.untenanted() as connection:  # noqa: PT012
-        enqueue(connection, ACME, "default", KIND, {"a": {}})
+        JobWriter(connection, ACME).enqueue("default", KIND, {"a": {}})
         _ = 1 / 0
     assert queue.jobs(ACME) == []
 
@@ -188,8 +189,7 @@ def test_ledger__counts_every_outcome_once_in_every_run_that_waits(
     put("new", run=second)  # waits already: one piece of work, two who wait for it
     claimed = {job.key: job for job in take(queue)}
     with opened.worker.untenanted() as connection:
-        jobs.finish(
-            connection,
+        JobLeases(connection).finish(
             {claimed["new"].token: Outcome.NEW, claimed["changed"].token: Outcome.CHANGED},
             {claimed["new"].token: 7},
         )
@@ -260,7 +260,7 @@ def test_back_off__doubles_up_to_a_limit_and_spreads(attempt: int, middle: float
 def test_periodic__is_there_once_and_is_not_hastened_by_asking_again(queue: Queue, opened: Database) -> None:
     for _ in range(3):
         with opened.worker.untenanted() as connection:
-            enqueue_periodic(connection, ACME, "default", {KIND: timedelta(hours=1)})
+            JobWriter(connection, ACME).enqueue_periodic("default", {KIND: timedelta(hours=1)})
     (info,) = queue.jobs(ACME)
     assert (info.state, info.every_s) == (JobState.SCHEDULED, 3600.0)
     assert take(queue) == []

@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kosmos_rag.retrieval.postings import CHUNKS, Key, Posting, PostingsCache, SegmentScores
+from kosmos_rag.retrieval.postings import (
+    CHUNKS,
+    MAX_FREQUENCY,
+    Key,
+    Posting,
+    PostingsCache,
+    SegmentScores,
+    pack_frequencies,
+    unpack_frequencies,
+)
 
 SEGMENT = uuid.UUID(int=1)
 
@@ -162,3 +171,10 @@ def test_segment_scores__of_a_question_that_no_chunk_answers_are_none() -> None:
     segment = _segment([{1: 2}, {}], {5: 1.0})
     assert (segment.terms, len(segment.postings.offsets)) == ((), 0)
     assert segment.best(3).tolist() == []
+
+
+@given(st.lists(st.integers(0, 1000), max_size=50))
+def test_frequencies__come_back_up_to_what_a_tsvector_keeps(frequencies: list[int]) -> None:
+    packed = pack_frequencies(np.array(frequencies, dtype=np.float64))
+    assert len(packed) == len(frequencies)
+    assert unpack_frequencies(packed).tolist() == [min(frequency, MAX_FREQUENCY) for frequency in frequencies]

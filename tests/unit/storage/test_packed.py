@@ -9,12 +9,10 @@ from hypothesis import strategies as st
 from pgvector import SparseVector
 
 from kosmos_rag.core.text import bm25
+from kosmos_rag.retrieval.postings import MAX_FREQUENCY
 from kosmos_rag.storage.binary import (
-    MAX_FREQUENCY,
-    pack_frequencies,
     pack_numbers,
     sparse_entries,
-    unpack_frequencies,
     unpack_numbers,
 )
 
@@ -35,13 +33,6 @@ def test_numbers__come_back_as_they_were(serials: list[int]) -> None:
     assert packed == struct.pack(f"<{len(serials)}i", *serials)
     assert unpack_numbers(packed).tolist() == serials
     assert unpack_numbers(packed).dtype == np.int32
-
-
-@given(st.lists(st.integers(0, 1000), max_size=50))
-def test_frequencies__come_back_up_to_what_a_tsvector_keeps(frequencies: list[int]) -> None:
-    packed = pack_frequencies(np.array(frequencies, dtype=np.float64))
-    assert len(packed) == len(frequencies)
-    assert unpack_frequencies(packed).tolist() == [min(frequency, MAX_FREQUENCY) for frequency in frequencies]
 
 
 @given(st.lists(_VECTOR, max_size=8))

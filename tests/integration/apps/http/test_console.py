@@ -18,7 +18,8 @@ from kosmos_rag.core.types import PERMISSION_FEED, Filter, JobState
 from kosmos_rag.engine.diagnosis import diagnose
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
-from kosmos_rag.storage.queue.queue import Queue, enqueue_periodic
+from kosmos_rag.storage.queue.queue import Queue
+from kosmos_rag.storage.queue.writing import JobWriter
 from kosmos_rag.storage.tenants import tenant
 from tests.conftest import Server
 from tests.integration.apps.http.console_visits import OWN, extract_text, visitor
@@ -312,7 +313,7 @@ def test_jobs__start_with_the_failed_ones_and_hide_upkeep(served: Running) -> No
         )
         owner = tenant(served.tenant_name)
         with engine.database.worker.transaction(owner.id, ()) as connection:
-            enqueue_periodic(connection, owner, "default", {kinds.MAINTAIN: timedelta(hours=1)})
+            JobWriter(connection, owner).enqueue_periodic("default", {kinds.MAINTAIN: timedelta(hours=1)})
         page = client.get("/jobs").text
         failed, _, others = page.partition('id="others"')
         assert "first.pdf has a password" in failed

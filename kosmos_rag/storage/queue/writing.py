@@ -1,0 +1,180 @@
+"""Jobs and leases in the transaction of the caller."""
+
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+from psycopg.rows import scalar_row
+from psycopg.types.json import Jsonb
+
+from kosmos_rag.core.errors import RETRY_WITH_BACKOFF, LeaseLost
+from kosmos_rag.core.telemetry import tracing
+from kosmos_rag.core.types import Outcome
+from kosmos_rag.storage.queue import kinds
+from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.tenants import TenantRef
+
+_RETRY_ON_NEXT_SYNC = frozenset({"not_found", "no_permission", "not_a_file", "duplicate", "refused", "preset_missing"})
+"""Codes not worth an immediate retry but worth one at the next sync: the document may be present, readable and unique
+then, with an unchanged etag."""
+_PASSES: tuple[list[str] | None, ...] = ([kinds.SYNC], None)
+"""Kinds of the jobs of a collection in the order of their locks: those that enqueue others, then all."""
+
+
+class JobWriter:
+    """Adds, changes and cancels the jobs of a tenant, in the caller's transaction."""
+
+    def __init__(self, connection: psycopg.Connection, owner: TenantRef) -> None:
+        """Write by a connection of the worker role, with the tenant set."""
+        self._connection = connection
+        self._owner = owner
+
+    def enqueue(
+        self,
+        collection: str,
+        kind: str,
+        jobs: Mapping[str, Mapping[str, Any]],
+        *,
+        priority: int = 0,
+        delay: timedelta = timedelta(),
+        every: timedelta | None = None,
+        run: uuid.UUID | None = None,
+        preset: str | None = None,
+    ) -> list[uuid.UUID]:
+        """Add jobs to the queue, and return their ids.
+
+        A key has one unfinished job at most: a waiting job takes the newer payload, a running one runs again
+        afterwards.
+
+        Args:
+            collection: collection that the jobs work on.
+            kind: one of `kinds.KERNEL`, or one that a wing adds.
+            jobs: payload by key.
+            priority: jobs with a higher priority are claimed first.
+            delay: earliest start, from now.
+            every: interval of a periodic job.
+            run: sync run whose counts the outcome adds to.
+            preset: version of the preset that the collection has now; the jobs fail once it has none.
+        """
+        if not jobs:
+            return []
+        self._connection.execute(statement("replace_dead_jobs"), {"tenant_id": self._owner.id, "keys": list(jobs)})
+        # A periodic job belongs to no request.
+        traceparent = None if every is not None else tracing.current_traceparent()
+        added = {"traceparent": traceparent, "preset": preset}
+        common = {name: value for name, value in added.items() if value is not None}
+        values = {
+            "tenant_id": self._owner.id,
+            "tenant": self._owner.name,
+            "collection": collection,
+            "kind": kind,
+            "keys": list(jobs),
+            "payloads": [Jsonb({**payload, **common}) for payload in jobs.values()],
+            "priority": priority,
+            "delay_s": delay.total_seconds(),
+            "every_s": None if every is None else every.total_seconds(),
+            "sync_run_ids": [] if run is None else [run],
+        }
+        ids = [job_id for (job_id,) in self._connection.execute(statement("enqueue_jobs"), values).fetchall()]
+        self._connection.execute(statement("notify_workers"))
+        return ids
+
+    def enqueue_periodic(self, collection: str, every: Mapping[str, timedelta]) -> None:
+        """Add one periodic job of each missing kind.
+
+        Args:
+            collection: collection that the jobs belong to.
+            every: interval by kind.
+        """
+        values = {
+            "tenant_id": self._owner.id,
+            "tenant": self._owner.name,
+            "collection": collection,
+            "kinds": list(every),
+            "every_s": [pause.total_seconds() for pause in every.values()],
+        }
+        self._connection.execute(statement("enqueue_periodic"), values)
+
+    def cancel_collection(self, collection: str) -> None:
+        """Cancel unfinished jobs that write documents of a collection.
+
+        The jobs that enqueue others come first: once they are locked, no pass adds a job that the second statement
+        misses.
+        """
+        for kind in _PASSES:
+            values = {"tenant_id": self._owner.id, "ids": None, "keys": None, "collection": collection, "kinds": kind}
+            others = {"kept": list(kinds.UPKEEP), "reason": "the collection was deleted"}
+            self._connection.execute(statement("cancel_jobs"), values | others)
+
+    def cancel_documents(self, document_ids: Sequence[uuid.UUID]) -> None:
+        """Cancel unfinished jobs that write these documents, before the transaction locks the collection."""
+        keys = [str(key) for key in document_ids]
+        values = {"tenant_id": self._owner.id, "ids": None, "keys": keys, "collection": None}
+        others: dict[str, Any] = {"kinds": None, "kept": [], "reason": "the document was deleted"}
+        self._connection.execute(statement("cancel_jobs"), values | others)
+
+    def change_preset(self, collection: str, *, before: str, after: str) -> None:
+        """Assign a collection's new preset to its jobs, in the transaction that changes it.
+
+        Args:
+            before: version of the preset that the jobs were enqueued under.
+            after: version of the new preset.
+        """
+        for kind in _PASSES:
+            values = {"tenant_id": self._owner.id, "collection": collection, "kinds": kind, "kept": list(kinds.UPKEEP)}
+            versions = {"before": before, "after": after}
+            self._connection.execute(statement("change_preset_of_jobs"), values | versions)
+
+    def find_permanent_failures(self, source_etags: Mapping[str, str | None]) -> dict[str, tuple[str, str]]:
+        """Return the errors of permanently failed jobs with the same etag.
+
+        By key, error code and message. A failure whose reason may have passed is left out.
+
+        Args:
+            source_etags: Source etag by job key.
+        """
+        values = {
+            "tenant_id": self._owner.id,
+            "keys": list(source_etags),
+            "source_etags": Jsonb(dict(source_etags)),
+            "retryable": sorted(RETRY_WITH_BACKOFF | _RETRY_ON_NEXT_SYNC),
+        }
+        rows = self._connection.execute(statement("permanently_failed_jobs"), values)
+        return {key: (code, error) for key, code, error in rows}
+
+
+class JobLeases:
+    """Leases of claimed jobs, in the caller's transaction."""
+
+    def __init__(self, connection: psycopg.Connection) -> None:
+        """Verify them by a connection of the worker role."""
+        self._connection = connection
+
+    def lock(self, tokens: Sequence[uuid.UUID]) -> set[uuid.UUID]:
+        """Return the tokens with valid leases, and lock these jobs until the transaction ends."""
+        with self._connection.cursor(row_factory=scalar_row) as cursor:
+            return set(cursor.execute(statement("lock_leases"), {"tokens": list(tokens)}).fetchall())
+
+    def finish(self, outcomes: Mapping[uuid.UUID, Outcome], chunks: Mapping[uuid.UUID, int] | None = None) -> None:
+        """Finish jobs in the transaction that writes their results.
+
+        Args:
+            outcomes: outcome by token.
+            chunks: number of written chunks by token, for the counts of the sync run.
+
+        Raises:
+            LeaseLost: a lease is no longer valid; the transaction must not commit.
+        """
+        if not outcomes:
+            return
+        chunk_counts = chunks or {}
+        values = {
+            "tokens": list(outcomes),
+            "outcomes": [str(outcome) for outcome in outcomes.values()],
+            "chunks": [chunk_counts.get(token, 0) for token in outcomes],
+        }
+        row = self._connection.execute(statement("finish_jobs"), values).fetchone()
+        if row != (len(outcomes),):
+            raise LeaseLost("a job was claimed by another worker, or cancelled, before its result was written")
