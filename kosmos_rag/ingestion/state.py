@@ -12,7 +12,7 @@ from kosmos_rag.core.types import Space
 from kosmos_rag.ingestion.document import document_id
 from kosmos_rag.ingestion.sources.parts import name_part, strip_part
 from kosmos_rag.parsing import bounds
-from kosmos_rag.storage.documents import read_source_etags
+from kosmos_rag.storage.documents import StoredDocuments
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import SpaceStore, TenantRef
 
@@ -122,7 +122,7 @@ def find_stale_parts(
     firsts = {
         document_id(tenant.id, collection, name_part(source, number)): source for source in whole for number in (1, 2)
     }
-    stored = read_source_etags(connection, tenant.id, firsts)
+    stored = StoredDocuments(connection, tenant.id).read_etags(firsts)
     for source in {strip_part(name) for name in stored}:
         yield from list_part_ids(tenant, collection, source)
     for source, count in parts.items():

@@ -78,7 +78,7 @@ def test_answer__is_refused_where_the_reranker_finds_no_unit_relevant() -> None:
 def test_reranker__reads_units_after_their_titles_in_batches_by_length() -> None:
     reranker = _build_reranker(Visitors=0.9)
     account = Account()
-    with usage.charge_to(account):
+    with usage.charge_to(account.record):
         _answer(reranker, reranking={"batch_size": 2})
     units = [
         "Garage: Visitors leave their car for two hours.",
