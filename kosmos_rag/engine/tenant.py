@@ -872,6 +872,18 @@ class Tenant:
             access = AccessWithoutPassages(kind=kind, question=text, outcome=outcome, milliseconds=milliseconds)
             record_event(self._parts.database.app, self._reader, access, policy, self._pipelines().settings_hash)
 
+    def record_view(self, text: str) -> None:
+        """Write to the audit log, whatever the settings say, that an administrator looks as this reader.
+
+        Raises DatabaseError: the administrator must not get the page.
+
+        Args:
+            text: Method and path of the page, and the reader.
+        """
+        view = AccessWithoutPassages(kind=AuditKind.SEARCH, question=text, outcome=AuditOutcome.HITS, milliseconds=0.0)
+        always = AuditSettings(enabled=True, questions=True)
+        record_event(self._parts.database.app, self._reader, view, always, self._pipelines().settings_hash)
+
     @property
     def _documents(self) -> ReadableDocuments:
         return ReadableDocuments(self._parts.database.app, self._tenant.id, self._principals, self._collection)

@@ -30,6 +30,8 @@ class Identity:
     scopes: frozenset[str]
     default_collection: str | None = None
     """Collection of requests that name none; None for all."""
+    viewed_reader: str | None = None
+    """The reader as whom this administrator looks at the console; None outside it."""
 
     def has(self, scope: str) -> bool:
         """Whether this identity has a scope; `admin` has all."""
@@ -54,6 +56,26 @@ def build_principals(
     """
     principals = {f"{department_key}:{name}" for name in departments} | {f"role:{name}" for name in roles}
     return [EVERYONE, f"user:{subject}", *sorted(principals)]
+
+
+def view_as(administrator: Identity, reader: str, principals: Iterable[str]) -> Identity:
+    """Return an administrator who sees what a reader may read, and may change nothing.
+
+    The subject stays: the audit log has who looked. Raises NotPermitted without the scope admin.
+
+    Args:
+        administrator: who looks; the subject of the audit log.
+        reader: gives the principal `user:NAME`.
+        principals: those of the reader, without `everyone` and `user:NAME`.
+    """
+    administrator.require(ADMIN)
+    return Identity(
+        tenant=administrator.tenant,
+        subject=administrator.subject,
+        principals=tuple(dict.fromkeys((EVERYONE, f"user:{reader}", *principals))),
+        scopes=frozenset({READ}),
+        viewed_reader=reader,
+    )
 
 
 class Authenticator:

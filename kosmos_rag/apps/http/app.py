@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
+from kosmos_rag.apps.http.console import access as console_access
 from kosmos_rag.apps.http.console import routes as console
 from kosmos_rag.apps.http.console import routes_admin as console_admin
 from kosmos_rag.apps.http.console import sign_in as console_sign_in
@@ -39,6 +40,7 @@ _ROUTES = (
     health,
     console,
     console_admin,
+    console_access,
     console_sign_in,
 )
 _UPLOADS = ("/v1/documents", "/documents")

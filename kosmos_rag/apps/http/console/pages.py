@@ -47,6 +47,7 @@ _NAVIGATION = (
     ("/inspector", "Inspector", ADMIN),
     ("/documents", "Documents", READ),
     ("/jobs", "Jobs", INGEST),
+    ("/access", "Access", ADMIN),
 )
 _LAST = ("/health", "Health", READ)
 _SAFE = frozenset({"GET", "HEAD"})

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import TypeAdapter, ValidationError
 
+from kosmos_rag.apps.errors import NotPermitted
 from kosmos_rag.apps.http.console.answers import AnswerPageEvents, QuestionContext, build_reply
 from kosmos_rag.apps.http.console.document_text import Marks
 from kosmos_rag.apps.http.console.inspector import inspect_result
@@ -112,6 +113,8 @@ async def ask(request: Request, caller: ConsoleReader) -> Response:
 @router.post("/feedback")
 async def rate(request: Request, caller: ConsoleReader) -> Response:
     """Store a rating of an answer."""
+    if caller.identity.viewed_reader is not None:
+        raise NotPermitted("a rating is of the reader; end the view to rate as yourself")
     fields = await read_form(request)
     rating, _, reason = fields.get("rating", "").partition(":")
     await caller.run(

@@ -6,6 +6,8 @@ Only console routes read the cookies. The API reads none: a page of another orig
 but never an Authorization header.
 """
 
+import base64
+import json
 import re
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
@@ -13,15 +15,18 @@ from typing import Annotated, Literal, TypedDict
 
 from fastapi import Depends, Request, Response
 
-from kosmos_rag.apps.auth.identity import LOOPBACK, Identity
+from kosmos_rag.apps.auth.identity import LOOPBACK, Identity, view_as
 from kosmos_rag.apps.errors import NotAuthenticated, NotPermitted
 from kosmos_rag.apps.http.toolkit import dependencies
 from kosmos_rag.apps.http.toolkit.csrf import is_same_origin
 from kosmos_rag.apps.http.toolkit.dependencies import Caller
 from kosmos_rag.apps.http.toolkit.service import Service
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.types import are_names
 from kosmos_rag.engine.api_keys import ADMIN, INGEST, READ
 
 _CREDENTIALS = re.compile(r"[A-Za-z0-9._-]{1,3800}")
+_MAX_VIEW_CHARS = 3800
 
 
 class Cookie(StrEnum):
@@ -33,6 +38,8 @@ class Cookie(StrEnum):
     """The sealed session of a user whom the identity provider signed in."""
     ATTEMPT = "kosmos-sign-in"
     """A sealed sign-in that has begun."""
+    VIEW = "kosmos-view"
+    """The reader as whom an administrator looks. It needs no seal: each page asks for the scope, and is recorded."""
 
     def read(self, request: Request) -> str | None:
         """Return the value of the cookie; None without one."""
@@ -107,6 +114,44 @@ async def identify(request: Request) -> Identity:
     return identity
 
 
+def store_view(request: Request, response: Response, view: Identity) -> None:
+    """Let an administrator look as a reader from the next page on.
+
+    Raises RequestError where the principals are too many for a cookie.
+
+    Args:
+        request: the request of the administrator.
+        response: the response that sets the cookie.
+        view: what `view_as` returns.
+    """
+    text = json.dumps({"reader": view.viewed_reader, "principals": view.principals})
+    value = base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    if len(value) > _MAX_VIEW_CHARS:
+        raise RequestError("these are too many principals for a view; name those that decide")
+    Cookie.VIEW.store(request, response, value)
+
+
+def _apply_view(request: Request, identity: Identity) -> Identity:
+    """Return the identity of the viewed reader, where an administrator looks as one."""
+    value = Cookie.VIEW.read(request)
+    if value is None or not identity.has(ADMIN):
+        return identity
+    try:
+        view = json.loads(base64.urlsafe_b64decode(value + "=" * (-len(value) % 4)))
+        reader, principals = view["reader"], view["principals"]
+    except (ValueError, LookupError, TypeError):
+        return identity
+    if not are_names([reader]) or not are_names(principals):
+        return identity
+    return view_as(identity, reader, principals)
+
+
+async def _record_view(request: Request, caller: Caller) -> None:
+    """Write to the audit log that a page was opened as another reader."""
+    path, reader = request.url.path, caller.identity.viewed_reader
+    await caller.run(caller.tenant().record_view, f"{request.method} {path} as {reader}")
+
+
 def current_identity(request: Request) -> Identity | None:
     """Return the identity of an authenticated request; else None."""
     identity: Identity | None = getattr(request.state, "identity", None)
@@ -121,10 +166,13 @@ def require_same_origin(request: Request) -> None:
 
 def _require_scope(scope: str) -> Callable[..., Awaitable[Caller]]:
     async def caller(request: Request) -> Caller:
-        identity = await identify(request)
+        identity = _apply_view(request, await identify(request))
         request.state.identity = identity
         identity.require(scope)
-        return Caller(identity=identity, service=request.app.state.service)
+        caller = Caller(identity=identity, service=request.app.state.service)
+        if identity.viewed_reader is not None:
+            await _record_view(request, caller)
+        return caller
 
     return caller
 

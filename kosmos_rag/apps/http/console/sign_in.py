@@ -41,6 +41,7 @@ async def sign_in(request: Request) -> Response:
     except NotAuthenticated:
         return _render_form(request, path, "This is no valid key or token.", HTTPStatus.UNAUTHORIZED)
     response = redirect(path if is_local_path(path) else home_path(identity))
+    Cookie.VIEW.clear(request, response)
     Cookie.SESSION.clear(request, response)
     Cookie.CREDENTIALS.store(request, response, credentials)
     return response
@@ -70,6 +71,7 @@ async def complete(request: Request) -> Response:
         return response
     # A redirect would leave the new cookie behind: the browser comes from another site. A page that continues does not.
     response = render_page(request, "forward.html", title="Signed in", url=path or home_path(identity))
+    Cookie.VIEW.clear(request, response)
     Cookie.ATTEMPT.clear(request, response)
     Cookie.CREDENTIALS.clear(request, response)
     Cookie.SESSION.store(request, response, client.seal_session(identity))

@@ -1,0 +1,141 @@
+"""Roles in the console: what a role may not do is neither shown nor allowed, and an administrator looks as a reader."""
+
+import re
+import uuid
+from html import unescape
+
+import pytest
+from fastapi.routing import APIRoute
+
+from kosmos_rag import SourceDocument
+from kosmos_rag.apps.http.app import _build_app
+from kosmos_rag.apps.http.console.pages import PageRoute
+from tests.integration.apps.http.console_visits import extract_text, visitor
+from tests.integration.apps.http.serving import Running
+
+READ, INGEST, ADMIN = "read", "ingest", "admin"
+WITHOUT_SCOPE = {
+    "GET /assets/{version_hash}/{name}",
+    "GET /docs",
+    "GET /sign-in",
+    "POST /sign-in",
+    "GET /sign-in/openid",
+    "GET /sign-in/callback",
+    "POST /sign-out",
+    "POST /view-as/end",
+}
+SCOPES = {
+    "GET /": READ,
+    "POST /": READ,
+    "POST /feedback": READ,
+    "GET /documents": READ,
+    "GET /documents/{document_id}": READ,
+    "GET /documents/{document_id}/pages/{page}": READ,
+    "GET /documents/{document_id}/original": READ,
+    "GET /health": READ,
+    "POST /documents": INGEST,
+    "POST /documents/sample": INGEST,
+    "POST /documents/{document_id}/delete": INGEST,
+    "GET /jobs": INGEST,
+    "GET /jobs/states": INGEST,
+    "POST /jobs/{job_id}/cancel": INGEST,
+    "POST /jobs/{job_id}/retry": INGEST,
+    "GET /inspector": ADMIN,
+    "POST /inspector": ADMIN,
+    "GET /access": ADMIN,
+    "POST /view-as": ADMIN,
+    "GET /evaluations": ADMIN,
+    "GET /monitor": ADMIN,
+    "GET /usage": ADMIN,
+    "GET /usage.csv": ADMIN,
+}
+"""The scope of each route of the console."""
+OPEN, HR = "open.md", "hr.md"
+
+
+@pytest.fixture
+def served(running: Running, tenant_name: str) -> Running:
+    running.tenant().ingest(
+        [
+            SourceDocument(source=OPEN, data=b"# Open\n\nThe canteen opens at noon.\n"),
+            SourceDocument(source=HR, data=b"# Leave\n\nThe leave is 20 days.\n", acl=("department:hr",)),
+        ]
+    )
+    return running
+
+
+def _routes() -> list[str]:
+    routes = [route for route in _build_app().routes if isinstance(route, APIRoute) and isinstance(route, PageRoute)]
+    return [f"{method} {route.path}" for route in routes for method in sorted(route.methods or ())]
+
+
+def test_routes__of_the_console_have_a_scope() -> None:
+    assert set(_routes()) == WITHOUT_SCOPE | set(SCOPES)
+
+
+@pytest.mark.parametrize("scopes", [(READ,), (INGEST,), (READ, INGEST), (ADMIN,)], ids="+".join)
+def test_role__is_shown_what_it_may_do_and_refused_the_rest(served: Running, scopes: tuple[str, ...]) -> None:
+    """A caller without the scope of a page is refused its route, and sees no link and no form that leads there."""
+    with visitor(served, *scopes) as client:
+        for route, scope in SCOPES.items():
+            method, _, path = route.partition(" ")
+            if scope not in scopes and ADMIN not in scopes:
+                response = client.request(method, re.sub(r"\{\w+\}", str(uuid.UUID(int=1)), path))
+                assert response.status_code == 403, route
+        pages = [client.get(path) for path in ("/", "/documents", "/jobs", "/health", "/access", "/monitor", "/usage")]
+        allowed = [page for page in pages if page.status_code == 200]
+        assert allowed
+        links = {link for page in allowed for link in re.findall(r'href="(/[^"#]*)"', page.text)}
+        for link in sorted(links):
+            assert client.get(unescape(link)).status_code in {200, 303}, link
+        forms = {form for page in allowed for form in re.findall(r'method="post" action="([^"]*)"', page.text)}
+        for action in sorted(forms - {"/sign-out"}):
+            name = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "{document_id}", action)
+            assert f"POST {name}" in WITHOUT_SCOPE or SCOPES[f"POST {name}"] in scopes or ADMIN in scopes, action
+
+
+def test_view__shows_what_the_reader_may_read_and_changes_nothing(served: Running) -> None:
+    with visitor(served, ADMIN) as client:
+        before = client.get("/documents").text
+        assert OPEN in before
+        assert HR not in before
+        response = client.post("/view-as", data={"reader": "anna", "principals": " department:hr , "})
+        assert response.headers["location"] == "/documents"
+        documents = client.get("/documents")
+        assert HR in documents.text
+        assert "You see what anna may read" in extract_text(documents)
+        assert "Upload" not in documents.text
+        assert "20 days" in extract_text(client.post("/", data={"question": "How long is the leave?"}))
+        for method, path in (("GET", "/inspector"), ("GET", "/jobs"), ("POST", "/documents/sample")):
+            assert client.request(method, path).status_code == 403
+        assert client.post("/feedback", data={"rating": "up", "question": "?"}).status_code == 403
+        assert client.post("/view-as/end").headers["location"] == "/access"
+        assert HR not in client.get("/documents").text
+        assert client.get("/inspector").status_code == 200
+
+
+def test_view__is_in_the_audit_log_under_the_name_of_the_administrator(served: Running) -> None:
+    """Each page that an administrator opens as another reader is in the audit log, under the administrator's name."""
+    assert not served.service.settings.rag.audit.enabled
+    with visitor(served, ADMIN) as client:
+        client.get("/documents")
+        client.post("/view-as", data={"reader": "anna", "principals": "department:hr"})
+        client.get("/documents")
+        client.post("/", data={"question": "How long is the leave?"})
+    records = served.tenant().audit.find()
+    assert [record.question for record in reversed(records)] == ["GET /documents as anna", "POST / as anna"]
+    assert {record.subject for record in records} == {"key:console"}
+    assert {record.principals for record in records} == {("everyone", "user:anna", "department:hr")}
+
+
+def test_view__is_for_administrators_alone(served: Running) -> None:
+    with visitor(served, ADMIN) as administrator, visitor(served, READ, INGEST) as client:
+        administrator.post("/view-as", data={"reader": "anna", "principals": "department:hr"})
+        assert client.post("/view-as", data={"reader": "anna", "principals": "department:hr"}).status_code == 403
+        client.cookies.set("kosmos-view", administrator.cookies["kosmos-view"], domain="127.0.0.1")
+        page = client.get("/documents")
+        assert HR not in page.text
+        assert "You see what" not in page.text
+        administrator.cookies.set("kosmos-view", "malformed", domain="127.0.0.1", path="/")
+        for values in ({"reader": "", "principals": "a"}, {"reader": "a", "principals": "x" * 5000}):
+            assert administrator.post("/view-as", data=values).status_code in {403, 422}
