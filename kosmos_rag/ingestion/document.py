@@ -36,6 +36,7 @@ from kosmos_rag.parsing import OutputLimits, is_small_text, media_types, parse
 from kosmos_rag.parsing.headings import find_plain_headings
 from kosmos_rag.parsing.pdf.ocr import require_ocr
 from kosmos_rag.parsing.sandbox.client import parse_confined, start_parser
+from kosmos_rag.parsing.text.definitions import has_grammar
 
 PIPELINE_VERSION = 16
 """Incremented if parsing, chunking or analysis changes its output: stored documents are then processed again."""
@@ -220,7 +221,9 @@ def fingerprint(document: SourceDocument, key: str) -> str:
     An equal fingerprint means that the document is unchanged.
     """
     language = declared_language(document)
-    optional = [value for value in (language, document.media_type, document.skipped_rows) if value is not None]
+    code = media_types.CODE.get(PurePath(document.source).suffix.lower().lstrip("."), "")
+    grammar = "grammar" if has_grammar(code) else None  # where the extra was installed since, sections differ
+    optional = [value for value in (language, document.media_type, document.skipped_rows, grammar) if value is not None]
     fields = json.dumps(
         [document.title, dict(document.metadata), sorted(document.acl), *optional],
         sort_keys=True,

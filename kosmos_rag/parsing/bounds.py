@@ -63,6 +63,8 @@ MAX_EQUATION_LEVELS = 50
 """What is deeper has its letters alone."""
 MAX_FORM_LEVELS = 4
 """Of drawings in drawings of a PDF."""
+MAX_GRAMMAR_S = 10.0
+"""Of computing, for the tree of a file of source code: a grammar may take quadratic time."""
 MAX_HTML_COST = 1_000_000_000
 """A few seconds of work; a large ordinary page stays under a hundredth of it."""
 

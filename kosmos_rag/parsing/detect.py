@@ -12,6 +12,7 @@ from kosmos_rag.parsing.errors import translate_errors
 from kosmos_rag.parsing.office.encrypted import OLE, is_encrypted_office
 from kosmos_rag.parsing.pdf.pictures import find_picture_type
 from kosmos_rag.parsing.text.decode import decode, has_escapes
+from kosmos_rag.parsing.text.definitions import has_grammar
 from kosmos_rag.parsing.web.confluence import IS_STORAGE
 from kosmos_rag.parsing.web.confluence_export import DESCRIPTOR, ENTITIES, IS_INDEX
 
@@ -143,7 +144,7 @@ def detect(data: bytes, source: str) -> str:
 def is_small_text(data: bytes, source: str, media_type: str | None = None) -> bool:
     """Return whether a document is small plain text in UTF-8.
 
-    Plain text, Markdown or source code, of at most 64 KB.
+    Plain text, Markdown, or source code without a grammar, of at most 64 KB.
 
     Args:
         media_type: Its type, where it is declared.
@@ -156,7 +157,8 @@ def is_small_text(data: bytes, source: str, media_type: str | None = None) -> bo
         return False
     if has_escapes(data):
         return False
-    return (media_type or _type_of_text(text, _extension(source))) in _PLAIN
+    kind = media_type or _type_of_text(text, _extension(source))
+    return kind in _PLAIN and not has_grammar(kind)
 
 
 def _is_pdf(data: bytes) -> bool:

@@ -134,6 +134,7 @@ class Heading:
     level: int
     """1 for the outermost."""
     title: str
+    """Empty where a section ends and none begins."""
     start: int
     """Offset of the heading's own line (or paragraph)."""
 
@@ -241,7 +242,7 @@ class ParsedDocument:
             while path and path[-1].level >= heading.level:
                 path.pop()
             path.append(heading)
-        return tuple(heading.title for heading in path)
+        return tuple(heading.title for heading in path if heading.title)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

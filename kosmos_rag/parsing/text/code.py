@@ -1,6 +1,7 @@
 """Parse source code.
 
-The text is unchanged; definitions are the headings of the lines after them.
+The text is unchanged; definitions are the headings of the lines after them. They are found by the grammar of the
+language where it is installed, else by words at the beginning of lines.
 """
 
 import re
@@ -10,6 +11,7 @@ from kosmos_rag.core.types import Heading, ParsedDocument
 from kosmos_rag.parsing import bounds, media_types
 from kosmos_rag.parsing.clean import clean_title
 from kosmos_rag.parsing.text.decode import decode
+from kosmos_rag.parsing.text.definitions import find_definitions, has_grammar
 
 _MODIFIERS = (
     "abstract async case const data default export final fileprivate implicit inline internal open override partial "
@@ -32,7 +34,7 @@ _KEYWORDS = {
     "text/x-swift": "class enum extension func protocol struct",
     "text/x-typescript": r"class enum function\*? interface namespace",
 }
-"""Starts of definitions that a word at the beginning of a line marks. C would need a parser, and R has none."""
+"""Starts of definitions that a word at the beginning of a line marks. C has none, nor R."""
 _TAB = 4
 
 # A name, and then what follows one: in the prose of a comment another word does.
@@ -66,6 +68,8 @@ def parse_code(data: bytes, *, media_type: str) -> ParsedDocument:
         ParseError: `empty` or `binary`.
     """
     text = decode(data)
+    if has_grammar(media_type) and (definitions := find_definitions(text, media_type)):
+        return ParsedDocument(text=text, media_type=media_type, headings=tuple(definitions))
     pattern = _PATTERNS.get(media_type)
     headings = tuple(_headings(text, pattern)) if pattern else ()
     return ParsedDocument(text=text, media_type=media_type, headings=headings)

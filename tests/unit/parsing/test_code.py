@@ -1,9 +1,16 @@
-"""Source code keeps its lines; definitions are headings."""
+"""Source code keeps its lines; without a grammar the beginnings of lines show the definitions, which are headings."""
 
 import pytest
 
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.parsing import parse
+from kosmos_rag.parsing.text import code
+
+
+@pytest.fixture(autouse=True)
+def _without_grammars(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(code, "has_grammar", lambda media_type: False)
+
 
 PYTHON = '''"""A module of the
 class of things that def initely end well."""
