@@ -10,11 +10,9 @@ import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.errors import RequestError
 from kosmos_rag.engine.diagnosis import diagnose
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage import embedded
-from kosmos_rag.storage.backup import back_up, restore
 from kosmos_rag.storage.migrate import REVISION
 from kosmos_rag.storage.provision import APP, WORKER, create_database
 from kosmos_rag.storage.setup import set_up
@@ -106,65 +104,6 @@ def elsewhere(tmp_path: Path) -> DatabaseSettings:
         worker_url=server.conninfo(WORKER, "restored"),
         admin_url=server.conninfo("postgres", "restored"),
     )
-
-
-def _digests(url: str) -> dict[str, str]:
-    """A digest of all rows of each table, as the administrator sees them."""
-    with psycopg.connect(url) as connection:
-        return {
-            table: str(
-                connection.execute(
-                    f"SELECT count(*), md5(string_agg(t::text, E'\\n' ORDER BY t::text)) FROM kosmos.{table} AS t"
-                ).fetchone()
-            )
-            for table in TABLES
-        }
-
-
-def _managed(folder: Path, attributes: str) -> tuple[DatabaseSettings, str]:
-    """A server of a provider: its customers get no superuser, and the provider owns the extension.
-
-    Returns settings with the role that the customer gets, and the address of the provider's superuser.
-    """
-    server = embedded.start(folder)
-    with psycopg.connect(server.conninfo("postgres", "postgres"), autocommit=True) as connection:
-        connection.execute(f"CREATE ROLE customer LOGIN {attributes}")
-        connection.execute("CREATE DATABASE kosmos OWNER customer")
-    with psycopg.connect(server.conninfo("postgres", "kosmos"), autocommit=True) as connection:
-        connection.execute("CREATE EXTENSION vector")
-    settings = DatabaseSettings(
-        url=server.conninfo(APP, "kosmos"),
-        worker_url=server.conninfo(WORKER, "kosmos"),
-        admin_url=server.conninfo("customer", "kosmos"),
-    )
-    return settings, server.conninfo("postgres", "kosmos")
-
-
-@pytest.mark.parametrize(
-    "attributes",
-    [
-        pytest.param("CREATEROLE CREATEDB", id="RDS, Azure, Cloud SQL, AlloyDB"),
-        pytest.param("CREATEROLE CREATEDB BYPASSRLS REPLICATION", id="Neon, Supabase"),
-    ],
-)
-def test_backup__without_a_superuser_restores_every_row_on_another_server(
-    attributes: str, settings: Settings, tmp_path: Path
-) -> None:
-    source, provider = _managed(tmp_path / "source", attributes)
-    target, other_provider = _managed(tmp_path / "target", attributes)
-    set_up(source)
-    filled = settings.model_copy(update={"database": source})
-    _fill(filled)
-    file = tmp_path / "kosmos.dump"
-    assert back_up(source, file).revision == REVISION
-    restoration = restore(target, file, verify=True)
-    assert (restoration.tenants, len(restoration.tenant_sample)) == (2, 2)
-    assert _digests(other_provider) == _digests(provider)
-    restored = settings.model_copy(update={"database": target})
-    assert [check.detail for check in diagnose(restored) if check.name.startswith("role") and not check.ok] == []
-    assert _read_hits(restored, "everyone") == _read_hits(filled, "everyone")
-    with pytest.raises(RequestError, match="the database has 2 tenants"):
-        restore(target, file)
 
 
 @pytest.fixture
