@@ -8,6 +8,7 @@ from io import BytesIO
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.parsing import bounds, media_types
 from kosmos_rag.parsing.archives.members import is_compressed, is_tar
+from kosmos_rag.parsing.archives.seven_zip import SIGNATURE
 from kosmos_rag.parsing.errors import translate_errors
 from kosmos_rag.parsing.office.encrypted import OLE, is_encrypted_office
 from kosmos_rag.parsing.pdf.pictures import find_picture_type
@@ -33,7 +34,6 @@ _BINARIES = (  # offset, signature, name
     (0, b"OggS", "Ogg media"),
     (4, b"ftyp", "MPEG-4 media"),
     (0, b"(\xb5/\xfd", "Zstandard archive"),
-    (0, b"7z\xbc\xaf\x27\x1c", "7-Zip archive"),
     (0, b"Rar!\x1a\x07", "RAR archive"),
     (0, b"\x7fELF", "ELF program"),
     (0, b"MZ", "Windows program"),
@@ -131,7 +131,7 @@ def detect(data: bytes, source: str) -> str:
         return media_types.RTF
     if data.startswith(_PARQUET) and data.endswith(_PARQUET):
         return media_types.PARQUET
-    if (is_compressed(data) and not data.isascii()) or is_tar(data):
+    if (is_compressed(data) and not data.isascii()) or is_tar(data) or data.startswith(SIGNATURE):
         return media_types.ZIP
     if (picture := find_picture_type(data)) is not None:
         return picture

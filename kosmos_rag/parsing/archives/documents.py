@@ -31,7 +31,7 @@ def parse_archive(
     users, those of Notion pages without the ids in their names and links. A file that cannot be read is a note.
 
     Args:
-        document: ZIP, tar, or a file that gzip, bzip2 or xz compresses.
+        document: ZIP, 7-Zip, tar, or a file that gzip, bzip2 or xz compresses.
         limits: limits of the result.
         parse_part: parses a file of the archive.
 

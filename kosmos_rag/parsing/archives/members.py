@@ -1,6 +1,6 @@
 """Read the members of archives within limits.
 
-They are ZIP, tar, and files that gzip, bzip2 or xz compress.
+They are ZIP, 7-Zip, tar, and files that gzip, bzip2 or xz compress.
 """
 
 import bz2
@@ -17,6 +17,7 @@ from typing import IO, Any, NamedTuple
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.archives.screening import refuse_size, screen
+from kosmos_rag.parsing.archives.seven_zip import SIGNATURE, read_seven_zip
 
 ZIP = b"PK"
 _TAR = (257, b"ustar")
@@ -73,13 +74,17 @@ def read_members(data: bytes, name: str) -> Iterator[Member]:
     """Yield the visible files of an archive by their names.
 
     Args:
-        data: ZIP, or tar.
+        data: ZIP, 7-Zip, or tar.
         name: what the file is, for messages.
 
     Raises:
-        ParseError: `too_large`, `encrypted` or `corrupt`.
+        ParseError: `too_large`, `encrypted` or `corrupt`; `unsupported` for 7-Zip without the extra.
     """
-    yield from _read_zip(data, name) if data.startswith(ZIP) else _read_tar(data, name)
+    if data.startswith(SIGNATURE):
+        files = sorted(read_seven_zip(data, name))
+        yield from (Member(path, content) for path, content in files if not _HIDDEN.match(path))
+    else:
+        yield from _read_zip(data, name) if data.startswith(ZIP) else _read_tar(data, name)
 
 
 def _read_zip(data: bytes, name: str) -> Iterator[Member]:

@@ -115,9 +115,19 @@ def refuse_doctype(part: bytes, member: str, name: str) -> None:
 
 
 def _screen_member(member: zipfile.ZipInfo, name: str) -> None:
-    path = member.filename
     if member.flag_bits & 1:  # the bit of encrypted members
-        raise ParseError("encrypted", f"member {path!r} of the {name} has a password; save the document without one")
+        message = f"member {member.filename!r} of the {name} has a password; save the document without one"
+        raise ParseError("encrypted", message)
+    check_path(member.filename, name)
+
+
+def check_path(path: str, name: str) -> None:
+    """Raise ParseError `corrupt` for a member that points outside its archive.
+
+    Args:
+        path: of the member.
+        name: what the archive is, for messages.
+    """
     if path.startswith(("/", "\\")) or ":" in path or ".." in re.split(r"[/\\]", path):
         raise ParseError("corrupt", f"member {path!r} of the {name} points outside it; save the document again")
 
