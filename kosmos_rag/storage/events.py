@@ -9,12 +9,8 @@ from typing import Any
 
 import psycopg
 
-from kosmos_rag.core.types import IngestFailure, storable
+from kosmos_rag.core.types import EventType, IngestFailure, storable
 from kosmos_rag.storage.sql import statement
-
-PUBLISHED, REMOVED, FAILED = "document.published", "document.removed", "document.failed"
-PERMISSIONS_CHANGED = "document.permissions_changed"
-SOURCE_FAILED = "source.failed"
 
 
 class EventBuffer:
@@ -23,15 +19,14 @@ class EventBuffer:
     def __init__(self) -> None:
         self._events: list[tuple[str, str, str]] = []
 
-    def add(self, collection: str, kind: str, entries: Iterable[Mapping[str, Any]]) -> None:
+    def add(self, collection: str, kind: EventType, entries: Iterable[Mapping[str, Any]]) -> None:
         """Add events of one type.
 
         Args:
             collection: collection of the documents.
-            kind: type of the events.
             entries: the data of each event.
         """
-        self._events += [(collection, kind, json.dumps(entry, default=str)) for entry in entries]
+        self._events += [(collection, str(kind), json.dumps(entry, default=str)) for entry in entries]
 
     def add_source_failure(self, collection: str, source: str, failures: Sequence[IngestFailure]) -> None:
         """Add an event that a source could not be listed completely.
@@ -41,7 +36,7 @@ class EventBuffer:
         """
         first = failures[0]
         entry = {"source": storable(source), "code": first.code, "message": storable(first.message)}
-        self.add(collection, SOURCE_FAILED, [{**entry, "failures": len(failures)}])
+        self.add(collection, EventType.SOURCE_FAILED, [{**entry, "failures": len(failures)}])
 
     def write(self, connection: psycopg.Connection, tenant_id: uuid.UUID) -> None:
         """Write the events, if the tenant records events.

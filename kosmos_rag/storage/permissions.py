@@ -14,9 +14,10 @@ from typing import Self
 import psycopg
 
 from kosmos_rag.core.errors import IngestionError
+from kosmos_rag.core.types import EventType
 from kosmos_rag.storage import lexical_statistics
 from kosmos_rag.storage.binary import array, array_literal, batches
-from kosmos_rag.storage.events import PERMISSIONS_CHANGED, EventBuffer
+from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.filter_terms import replace_filter_terms
 from kosmos_rag.storage.lexical_statistics import Acl, CollectionStatistics, Move
 from kosmos_rag.storage.sql import statement
@@ -144,7 +145,9 @@ class FeedPass:
                 for number, version_id, before in rows
             ]
             self._move(connection, statistics, changes)
-            events.add(self.collection, PERMISSIONS_CHANGED, [{"document_id": change.id} for change in changes])
+            events.add(
+                self.collection, EventType.PERMISSIONS_CHANGED, [{"document_id": change.id} for change in changes]
+            )
         return len(rows)
 
     @property

@@ -21,10 +21,10 @@ from psycopg.types.json import Jsonb
 from kosmos_rag.core.errors import EmbeddingSpaceChanged
 from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.text import bm25
-from kosmos_rag.core.types import PERMISSION_FEED, Chunk, LineBox, Note
+from kosmos_rag.core.types import PERMISSION_FEED, Chunk, EventType, LineBox, Note
 from kosmos_rag.storage import lexical_statistics
 from kosmos_rag.storage.binary import Array, array, array_literal, batches, pack_numbers
-from kosmos_rag.storage.events import PUBLISHED, REMOVED, EventBuffer
+from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.filter_terms import replace_filter_terms
 from kosmos_rag.storage.lexical_statistics import Acl, Analysis, CollectionStatistics, RemovedCounts
 from kosmos_rag.storage.permissions import NOBODY
@@ -165,7 +165,7 @@ def publish(
             {"document_id": document.id, "source": document.source, "version": locked.numbers[document.id] + 1}
             for document in documents
         ]
-        events.add(collection, PUBLISHED, published)
+        events.add(collection, EventType.PUBLISHED, published)
     return set(locked.numbers)
 
 
@@ -271,7 +271,7 @@ def remove_documents(
     lexical_statistics.update_statistics(connection, scope, statistics, {}, removed)
     connection.execute(statement("delete_unsegmented_terms"), {**scope, "version_ids": removed.version_ids})
     deleted = connection.execute(statement("delete_documents"), scope).fetchall()
-    events.add(collection, REMOVED, [{"document_id": key} for (key,) in deleted])
+    events.add(collection, EventType.REMOVED, [{"document_id": key} for (key,) in deleted])
     return len(deleted)
 
 

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
         RatingReason,
     )
     from kosmos_rag.core.types.erasure import ErasureKind, ErasureReport, RetainedRows
-    from kosmos_rag.core.types.events import Event
+    from kosmos_rag.core.types.events import Event, EventType
     from kosmos_rag.core.types.experiments import (
         Arm,
         ExperimentAssignment,
@@ -142,6 +142,7 @@ __all__ = [
     "ErasureKind",
     "ErasureReport",
     "Event",
+    "EventType",
     "Excerpt",
     "Expansion",
     "ExperimentAssignment",

@@ -3,9 +3,20 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any
 
 from kosmos_rag.core.types.serialize import Serializable
+
+
+class EventType(StrEnum):
+    """What has happened."""
+
+    PUBLISHED = "document.published"
+    REMOVED = "document.removed"
+    FAILED = "document.failed"
+    PERMISSIONS_CHANGED = "document.permissions_changed"
+    SOURCE_FAILED = "source.failed"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -15,7 +26,7 @@ class Event(Serializable):
     sequence: int
     """Position in the tenant's events, without gaps, in the order of commits."""
     type: str
-    """`document.published`, `document.removed`, `document.failed`, `document.permissions_changed`, `source.failed`."""
+    """One of `EventType`, or a type of a newer version."""
     at: datetime
     collection: str
     data: Mapping[str, Any]

@@ -22,10 +22,10 @@ from kosmos_rag.core.errors import (
     NodeUnavailable,
     is_disk_full,
 )
-from kosmos_rag.core.types import EVERYONE, Job, JobCount, JobInfo, JobState, Outcome, storable
+from kosmos_rag.core.types import EVERYONE, EventType, Job, JobCount, JobInfo, JobState, Outcome, storable
 from kosmos_rag.storage.binary import array_literal
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.events import FAILED, record_events
+from kosmos_rag.storage.events import record_events
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.writing import JobLeases
@@ -157,7 +157,7 @@ class Queue:
                 connection.execute(statement("set_tenant_context"), context)
                 entry = {"document_id": job.key, "source": values["source"], "code": values["code"]}
                 with record_events(connection, job.tenant_id) as events:
-                    events.add(job.collection, FAILED, [entry])
+                    events.add(job.collection, EventType.FAILED, [entry])
         return state
 
     def release(self, tokens: Sequence[uuid.UUID]) -> None:
