@@ -5,15 +5,19 @@ Each failed check has a remedy.
 
 import importlib.metadata
 import shutil
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+import psycopg
+
 from kosmos_rag.core.config import EMBEDDED, RagSettings, RerankingSettings, Settings
 from kosmos_rag.core.errors import ConfigError, DatabaseError, KosmosError, ModelUnavailable, ParseError
 from kosmos_rag.core.types import EVERYONE
+from kosmos_rag.engine.job_kinds import NO_WINGS, WingJobs
 from kosmos_rag.ingestion.permissions import list_unreadable
 from kosmos_rag.models.catalogue import find_listed
 from kosmos_rag.models.configured import ConfiguredModel, list_configured_models
@@ -45,14 +49,17 @@ class Check:
     detail: str
 
 
-def diagnose(settings: Settings, tenant: str | None = None) -> list[Check]:
+def diagnose(settings: Settings, tenant: str | None = None, wings: WingJobs = NO_WINGS) -> list[Check]:
     """Run all checks, without loading a model. Failed checks do not raise.
 
     With a tenant, its near-duplicate documents are named. A model that is not on this machine costs one request to the
     hub, and a model behind a server one to that.
+
+    Args:
+        wings: What wings add, with their warnings.
     """
     return [
-        *_database(settings, tenant),
+        *_database(settings, tenant, wings),
         *(_run_check(model.use, partial(_model, model, settings)) for model in list_configured_models(settings.rag)),
         *_servers(settings.rag),
         *_prefixes(settings.rag),
@@ -70,7 +77,7 @@ def _run_check(name: str, check: Callable[[], str]) -> Check:
         return Check(name=name, ok=False, detail=" ".join(str(error).split()))
 
 
-def _database(settings: Settings, tenant: str | None) -> Iterator[Check]:
+def _database(settings: Settings, tenant: str | None, wings: WingJobs) -> Iterator[Check]:
     try:
         database = Database(settings.database)
     except KosmosError as error:
@@ -81,7 +88,10 @@ def _database(settings: Settings, tenant: str | None) -> Iterator[Check]:
         yield from _check_pool("role that writes", lambda: database.worker)
         yield from (_check_replica(replica, settings) for replica in database.measure_replicas())
         yield _run_check("worker", lambda: _worker(database, settings))
-        yield from _readers(database, settings)
+        yield from _warn_of_tenants(database, settings, kinds.PERMISSIONS, _list_unreadable)
+        for kind in wings.kinds:
+            if kind.list_warnings is not None:
+                yield from _warn_of_tenants(database, settings, kind.name, kind.list_warnings)
         if tenant is not None:
             yield _run_check("near-duplicates", lambda: _near_duplicates(database.worker, tenant))
     finally:
@@ -128,18 +138,27 @@ def _worker(database: Database, settings: Settings) -> str:
     return "no job waits for a worker"
 
 
-def _readers(database: Database, settings: Settings) -> Iterator[Check]:
-    """Name the documents that nobody may read, of all tenants with a permission feed."""
+_ListWarnings = Callable[[psycopg.Connection, uuid.UUID, Settings], Iterable[str]]
+
+
+def _warn_of_tenants(
+    database: Database, settings: Settings, kind: str, list_warnings: _ListWarnings
+) -> Iterator[Check]:
+    """Yield the warnings of all tenants with jobs of a kind."""
     try:
-        for owner in Queue.open(database, settings.worker).list_tenants([kinds.PERMISSIONS]):
+        for owner in Queue.open(database, settings.worker).list_tenants([kind]):
             with database.worker.transaction(owner.id, [EVERYONE]) as connection:
-                unreadable = list_unreadable(connection, owner.id)
-            for entry in unreadable:
-                yield Check(
-                    name=f"tenant {owner.name}", ok=True, detail=f"warning: {' '.join(entry.describe().split())}"
-                )
+                warnings = list(list_warnings(connection, owner.id, settings))
+            for warning in warnings:
+                yield Check(name=f"tenant {owner.name}", ok=True, detail=f"warning: {' '.join(warning.split())}")
     except KosmosError as error:
-        yield Check(name="readers", ok=False, detail=" ".join(str(error).split()))
+        yield Check(name=f"jobs of kind {kind}", ok=False, detail=" ".join(str(error).split()))
+
+
+def _list_unreadable(connection: psycopg.Connection, tenant_id: uuid.UUID, _: Settings) -> Iterator[str]:
+    """Name the documents that nobody may read."""
+    for entry in list_unreadable(connection, tenant_id):
+        yield entry.describe()
 
 
 def _near_duplicates(worker: ConnectionPool, name: str) -> str:

@@ -1,5 +1,5 @@
-"""Fetch files over HTTP under the limits of `ingestion.urls`, for wings."""
+"""Fetch and send over HTTP with allowed hosts and limits, for wings."""
 
-from kosmos_rag.ingestion.sources.fetching import Fetcher, check_url
+from kosmos_rag.ingestion.sources.fetching import Fetcher, Receipt, check_url, require_allowed_host
 
-__all__ = ["Fetcher", "check_url"]
+__all__ = ["Fetcher", "Receipt", "check_url", "require_allowed_host"]

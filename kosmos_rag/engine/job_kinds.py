@@ -1,10 +1,14 @@
 """The kinds of jobs, and what a wing gives to add jobs and maintenance."""
 
-from collections.abc import Callable, Mapping
+import uuid
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
+import psycopg
+
+from kosmos_rag.core.config import Settings
 from kosmos_rag.core.telemetry.metrics import Metric
 from kosmos_rag.core.types import Job
 from kosmos_rag.engine.engine import Engine
@@ -44,6 +48,10 @@ class JobChannel(Protocol):
         """Report gauges of a tenant, which expire after `hold_s` seconds."""
         ...
 
+    def require_running(self, job: Job) -> None:
+        """Raise where the worker stops or another one has the job, which is then released."""
+        ...
+
     def finish(self, job: Job) -> None:
         """Mark a job as done in the queue."""
         ...
@@ -72,6 +80,8 @@ class JobKind:
     """What the console says that such a job does."""
     create_handler: Callable[[Engine], WingJobHandler]
     """A function or class of a module; each process calls it once."""
+    list_warnings: Callable[[psycopg.Connection, uuid.UUID, Settings], Iterable[str]] | None = None
+    """What `doctor` warns of, for each tenant with such jobs."""
 
 
 class WingMaintenance(Protocol):

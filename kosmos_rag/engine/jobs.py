@@ -27,6 +27,8 @@ from kosmos_rag.storage.queue.writing import JobWriter
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, create_tenant
 
+ALL_COLLECTIONS = "*"
+"""The collection of jobs that are about a whole tenant."""
 MAX_INTERVAL = timedelta(days=366)
 """Longest interval between two passes over a source."""
 
@@ -201,6 +203,23 @@ class TenantJobs:
             writer = JobWriter(connection, self._owner)
             (job_id,) = writer.enqueue(self._collection, kind, jobs, every=every, preset=preset)
         return job_id
+
+    def enqueue_tenant_job(
+        self, connection: psycopg.Connection, kind: str, name: str, payload: Mapping[str, Any], *, every: timedelta
+    ) -> None:
+        """Enqueue a periodic job of the whole tenant, which no deletion of a collection cancels.
+
+        In the caller's transaction. It runs at once, also where it waits for its next time.
+
+        Args:
+            connection: a transaction of the worker role for this tenant.
+            kind: a kind that a wing adds.
+            name: what the job is about: there is one unfinished job for each kind and name.
+            payload: input of the handler, JSON.
+            every: interval between two runs.
+        """
+        self._ensure_tenant(connection)
+        enqueue(connection, self._owner, ALL_COLLECTIONS, kind, {f"{kind} {name}": payload}, every=every)
 
     def _ensure_tenant(self, connection: psycopg.Connection) -> None:
         """Create the tenant where it is missing, and its periodic maintenance."""

@@ -22,9 +22,10 @@ def doctor(
     Exits with 1 for a problem.
     """
     from kosmos_rag.engine.diagnosis import diagnose
+    from kosmos_rag.wings import load_wing_jobs
 
     settings = common.load_settings()
-    checks = diagnose(settings, near_duplicates)
+    checks = diagnose(settings, near_duplicates, load_wing_jobs())
     healthy = all(check.ok for check in checks)
     if common.as_json:
         versions = [{"check": check.name, "ok": check.ok, "detail": check.detail} for check in checks]

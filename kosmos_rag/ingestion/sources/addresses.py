@@ -14,6 +14,10 @@ _CREDENTIALS = frozenset(
 _NAT64 = IPv6Network("64:ff9b::/96")
 
 
+URLS = "ingestion.urls"
+"""The section of the settings that documents are fetched by."""
+
+
 def is_allowed(host: str, patterns: Sequence[str]) -> bool:
     """Return whether a host matches a pattern.
 
@@ -23,7 +27,17 @@ def is_allowed(host: str, patterns: Sequence[str]) -> bool:
     return any(name == pattern or (pattern[:2] == "*." and name.endswith(pattern[1:])) for pattern in patterns)
 
 
-def resolve_allowed(host: str, port: int, settings: UrlSettings) -> list[str]:
+def require_allowed(host: str, settings: UrlSettings, section: str = URLS) -> None:
+    """Raise SourceError `refused` for a host that the settings do not allow.
+
+    Args:
+        section: Where the settings are, for messages.
+    """
+    if not is_allowed(host, settings.allowed_hosts):
+        raise SourceError("refused", f"host {host} is not in {section}.allowed_hosts; add it if it is to be reached")
+
+
+def resolve_allowed(host: str, port: int, settings: UrlSettings, *, section: str = URLS) -> list[str]:
     """Resolve a host to its allowed addresses.
 
     Connect to these only: a second look-up may answer differently.
@@ -31,12 +45,12 @@ def resolve_allowed(host: str, port: int, settings: UrlSettings) -> list[str]:
     Args:
         port: Port of the connection.
         settings: Allowed hosts, and whether private addresses are.
+        section: Where the settings are, for messages.
 
     Raises:
         SourceError: `refused`: the host or one of its addresses is not allowed. `unavailable`: it has no address.
     """
-    if not is_allowed(host, settings.allowed_hosts):
-        raise SourceError("refused", f"host {host} is not in ingestion.urls.allowed_hosts; add it if it is to be read")
+    require_allowed(host, settings, section)
     try:
         entries = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:
@@ -48,7 +62,7 @@ def resolve_allowed(host: str, port: int, settings: UrlSettings) -> list[str]:
             raise SourceError(
                 "refused",
                 f"host {host} has the address {address}, which is not a public one; "
-                "for an intranet set ingestion.urls.allow_private",
+                f"for an intranet set {section}.allow_private",
             )
     return addresses
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from kosmos_rag.core.config import UrlSettings
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import SourceError, first_line
-from kosmos_rag.ingestion.sources.addresses import resolve_allowed
+from kosmos_rag.ingestion.sources.addresses import URLS, require_allowed, resolve_allowed
 from kosmos_rag.ingestion.sources.files import read_limited
 
 if TYPE_CHECKING:
@@ -48,14 +48,28 @@ class Response:
     """Last-Modified as the server writes it; empty without one."""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Receipt:
+    """How a server answered what was sent to it."""
+
+    status: int
+    retry_after: str
+    """Retry-After as the server writes it; empty without one."""
+
+
 class Fetcher:
-    """Fetches URLs within the limits of the settings.
+    """Fetches URLs within the limits of the settings, and sends to them.
 
     Proxies of the environment are not used: they would resolve the host.
     """
 
     def __init__(
-        self, settings: UrlSettings, *, max_bytes: int, headers: Mapping[str, str] = MappingProxyType({})
+        self,
+        settings: UrlSettings,
+        *,
+        max_bytes: int,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        section: str = URLS,
     ) -> None:
         """Create a fetcher; nothing is sent yet.
 
@@ -63,8 +77,10 @@ class Fetcher:
             settings: allowed hosts and times.
             max_bytes: size above which a body is refused.
             headers: sent to the host of each URL, and to no other that it leads to.
+            section: where the settings are, for messages.
         """
         self._settings = settings
+        self._section = section
         self._max_bytes = max_bytes
         self._headers = headers
 
@@ -138,6 +154,23 @@ class Fetcher:
 
         return self._run_with_timeout(url, request_validators)
 
+    def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Receipt:
+        """Send a body to a URL, and return how its server answered. Raises SourceError.
+
+        Redirects are not followed, and the body of the answer is not read.
+
+        Args:
+            url: the address.
+            body: what is sent.
+            headers: of the request; the length is added.
+        """
+
+        def send(until: float, client: "httpx.Client") -> Receipt:
+            with self._send(client, "POST", url, until, headers, body) as response:
+                return Receipt(status=response.status_code, retry_after=response.headers.get("retry-after", ""))
+
+        return self._run_with_timeout(url, send)
+
     def _run_with_timeout(self, url: str, work: Callable[[float, "httpx.Client"], _T]) -> _T:
         """Run a function in a thread with a total timeout.
 
@@ -163,11 +196,11 @@ class Fetcher:
         except (TimeoutError, httpx.TimeoutException) as error:
             limit = f"{self._settings.timeout_s:g} s"
             raise SourceError(
-                "unavailable", f"{url} did not arrive within {limit}; raise ingestion.urls.timeout_s"
+                "unavailable", f"{url} did not answer within {limit}; raise {self._section}.timeout_s"
             ) from error
         except httpx.HTTPError as error:
             reason = one_line(first_line(error))
-            raise SourceError("unavailable", f"{url} cannot be read: {reason}; try again later") from error
+            raise SourceError("unavailable", f"{url} cannot be reached: {reason}; try again later") from error
         finally:
             client.close()
 
@@ -198,7 +231,13 @@ class Fetcher:
 
     @contextmanager
     def _send(
-        self, client: "httpx.Client", method: str, url: str, until: float, headers: Mapping[str, str]
+        self,
+        client: "httpx.Client",
+        method: str,
+        url: str,
+        until: float,
+        headers: Mapping[str, str],
+        body: bytes | None = None,
     ) -> Iterator["httpx.Response"]:
         """Send a request to the first address that accepts a connection."""
         import httpx
@@ -211,6 +250,7 @@ class Fetcher:
             request = client.build_request(
                 method,
                 target.copy_with(host=address),
+                content=body,
                 headers={**headers, "Host": target.netloc.decode("ascii"), "Accept-Encoding": "identity"},
                 timeout=max(0.001, until - time.monotonic()),
                 extensions={"sni_hostname": host, "kosmos_url": url},
@@ -218,7 +258,7 @@ class Fetcher:
             return client.send(request, stream=True)
 
         def send_first_request() -> httpx.Response:
-            *first_addresses, last = resolve_allowed(host, port, self._settings)
+            *first_addresses, last = resolve_allowed(host, port, self._settings, section=self._section)
             for address in first_addresses:
                 with suppress(httpx.ConnectError):
                     return send_request(address)
@@ -244,6 +284,17 @@ def check_url(url: str) -> str:
     if parsed.userinfo:
         raise ValueError("it must not contain a user or password, because it is stored")
     return url
+
+
+def require_allowed_host(url: str, settings: UrlSettings, section: str) -> None:
+    """Raise SourceError where the host of a URL is not allowed; no address is looked up.
+
+    Args:
+        section: where the settings are, for messages.
+    """
+    import httpx
+
+    require_allowed(httpx.URL(url).raw_host.decode("ascii"), settings, section)
 
 
 def _origin(url: str) -> tuple[str, str, int | None]:

@@ -43,8 +43,8 @@ class _WingHandler:
 
         Raises IngestionError if the collection has another preset now.
         """
-        owner = TenantRef(id=job.tenant_id, name=job.tenant)
-        self._pipeline.require_preset(owner, job.collection, job.payload.get("preset"))
+        if (preset := job.payload.get("preset")) is not None:
+            self._pipeline.require_preset(TenantRef(id=job.tenant_id, name=job.tenant), job.collection, preset)
         return self._handler.run(job, channel)
 
 

@@ -41,6 +41,9 @@ class _Silent:
     def report_gauges(self, tenant: str, values: Mapping[Metric, float], *, hold_s: float) -> None:
         raise AssertionError(tenant, values, hold_s)
 
+    def require_running(self, job: Job) -> None:
+        raise AssertionError(job)
+
     def finish(self, job: Job) -> None:
         raise AssertionError(job)
 
