@@ -16,19 +16,26 @@ _SECTIONS = {
     "evaluation": "kosmos_rag.evaluation.settings:EvaluationSettings",
     "text2sql": "kosmos_rag.text2sql.settings:Text2SqlSettings",
     "metering": "kosmos_rag.metering.settings:MeteringSettings",
+    "webhooks": "kosmos_rag.webhooks.settings:WebhookSettings",
 }
 _SIGNALS = {
     "text2sql": "kosmos_rag.text2sql.signals:SCHEMA_RULES",
 }
 _METRICS = {
     "evaluation": "kosmos_rag.evaluation.metrics:METRICS",
+    "webhooks": "kosmos_rag.webhooks.metrics:METRICS",
 }
 _PRESETS = ("kosmos_rag.text2sql.presets",)
 _QUERY_HOOKS = {
     "evaluation": "kosmos_rag.evaluation.query_hooks:create_query_hooks",
     "metering": "kosmos_rag.metering.meter:create_query_hooks",
 }
-_JOBS = ("kosmos_rag.evaluation.jobs", "kosmos_rag.text2sql.jobs", "kosmos_rag.metering.jobs")
+_JOBS = (
+    "kosmos_rag.evaluation.jobs",
+    "kosmos_rag.text2sql.jobs",
+    "kosmos_rag.metering.jobs",
+    "kosmos_rag.webhooks.jobs",
+)
 """Modules whose `JOBS` are what a wing adds to the worker."""
 
 

@@ -219,7 +219,7 @@ class TenantJobs:
             every: interval between two runs.
         """
         self._ensure_tenant(connection)
-        enqueue(connection, self._owner, ALL_COLLECTIONS, kind, {f"{kind} {name}": payload}, every=every)
+        JobWriter(connection, self._owner).enqueue(ALL_COLLECTIONS, kind, {f"{kind} {name}": payload}, every=every)
 
     def _ensure_tenant(self, connection: psycopg.Connection) -> None:
         """Create the tenant where it is missing, and its periodic maintenance."""

@@ -1,14 +1,13 @@
 """Mount the commands of the wings."""
 
 from collections.abc import Callable, Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
 
 from kosmos_rag.core.errors import ConfigError
-from kosmos_rag.core.mounting import is_present
+from kosmos_rag.core.mounting import import_present
 
 if TYPE_CHECKING:
     from kosmos_rag.engine.spaces import MeasureSpaces
@@ -20,6 +19,7 @@ _GROUPS = (
     ("Quality", "experiment", "kosmos_rag.evaluation.commands.experiment"),
     ("Quality", "monitor", "kosmos_rag.evaluation.commands.monitor"),
     ("Tenants", "usage", "kosmos_rag.metering.commands"),
+    ("Tenants", "webhooks", "kosmos_rag.webhooks.commands"),
 )
 """Heading of the help, name, and the module whose `app` is the group, or the one command. Modules import heavy ones in
 their functions."""
@@ -36,14 +36,14 @@ def compare_spaces(
 
     Raises ConfigError where the wing that compares is absent, RequestError for the file.
     """
-    if not is_present(_SPACES):
+    if not (modules := import_present([_SPACES])):
         raise ConfigError("questions are compared by kosmos_rag.evaluation, which is not installed; omit --questions")
-    compare: Callable[..., MeasureSpaces] = import_module(_SPACES).compare_spaces
+    compare: Callable[..., MeasureSpaces] = modules[0].compare_spaces
     return compare(tenant, questions, on_progress)
 
 
 def load_command_groups() -> Iterator[tuple[str, str, Callable[..., None] | typer.Typer]]:
     """Yield heading, name and commands of each group of a present wing, or its one command."""
-    for heading, name, module in _GROUPS:
-        if is_present(module):
-            yield heading, name, import_module(module).app
+    for heading, name, path in _GROUPS:
+        for module in import_present([path]):
+            yield heading, name, module.app

@@ -10,6 +10,7 @@ _MODULES = (
     "kosmos_rag.evaluation.pages",
     "kosmos_rag.text2sql.routes",
     "kosmos_rag.metering.routes",
+    "kosmos_rag.webhooks.routes",
 )
 """Modules whose `HTTP` is what a wing adds, in the order of the routes."""
 

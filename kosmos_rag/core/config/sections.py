@@ -229,7 +229,7 @@ class UrlSettings(Section):
     """URLs that may be fetched."""
 
     allowed_hosts: tuple[HostPattern, ...] = Field(
-        default=(), description="Allowed hosts, *.example.org for all subdomains; empty: no URL is fetched."
+        default=(), description="Allowed hosts, *.example.org for all subdomains; empty: none is."
     )
     allow_private: Switch = Field(
         default=False, description="Let an allowed host have a private or loopback address, for intranets."

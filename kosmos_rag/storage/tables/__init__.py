@@ -20,6 +20,7 @@ from kosmos_rag.storage.tables import (
     monitor,
     permissions,
     usage,
+    webhooks,
 )
 from kosmos_rag.storage.tables.columns import metadata
 
@@ -39,4 +40,5 @@ __all__ = [
     "monitor",
     "permissions",
     "usage",
+    "webhooks",
 ]

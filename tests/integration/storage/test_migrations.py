@@ -45,6 +45,7 @@ PUBLISHED = {
     "0104_backup_role.py": "d41a98b8662b7dfe2733f9285f85fcab5702b2d316cc9b681252a4e2f9f01044",
     "0105_usage.py": "b1b5563bb909f1ceb8baad98150d5e28598453d0bf4ab626b7eb6b45d74e3b0d",
     "0106_events.py": "884f30e278c060993740aa56eac9941d0a9855ac271a04bd2bee3982a1ef7860",
+    "0107_webhooks.py": "0353ab41492729c968d81471ae137de0ca4b5f8e7a4c5f2f0e836a5ae30ffbfe",
 }
 
 

@@ -1,0 +1,1 @@
+"""Deliver events of a tenant to subscribers by signed HTTP requests (Standard Webhooks). A wing."""

@@ -1,0 +1,287 @@
+"""Delivery to a real endpoint: in order, at least once, with back-off, dead letters and gaps that are told."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from kosmos_rag import Engine, Tenant
+from kosmos_rag.core.types import JobState
+from kosmos_rag.storage.sql import statement
+from kosmos_rag.webhooks import delivery
+from kosmos_rag.webhooks.records import Subscriber
+from kosmos_rag.webhooks.store import DELIVER, SubscriberStore
+from tests.integration.webhooks.conftest import Deliver, Maintain
+from tests.integration.webhooks.receiver import Receiver
+
+pytestmark = pytest.mark.emptied_database
+Write = Callable[..., None]
+
+
+def _show(store: SubscriberStore, name: str = "cache") -> Subscriber:
+    return next(subscriber for subscriber in store.infos() if subscriber.name == name)
+
+
+def _refuse(status: int, *sources: str) -> Callable[[dict[str, Any]], int]:
+    return lambda message: status if not sources or message["data"].get("source") in sources else 204
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have each failed attempt repeated at the next job."""
+    monkeypatch.setattr(delivery, "choose_delay", lambda *_: timedelta(seconds=-1))
+
+
+def test_events__are_delivered_signed_and_in_order(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver, acme: Tenant
+) -> None:
+    write("before.md")
+    subscriber, receiver.secret = store.add("cache", receiver.url)
+    write(*(f"{number}.md" for number in range(3)))
+    acme.delete("1.md")
+    deliver()
+    deliver()
+    assert receiver.sequences == [1, 2, 3, 4]
+    assert [message["type"] for message in receiver.messages] == ["document.published"] * 3 + ["document.removed"]
+    first = receiver.messages[0]
+    assert first["data"]["source"] == "0.md"
+    assert (first["data"]["tenant"], first["data"]["collection"]) == ("acme", "default")
+    assert datetime.fromisoformat(first["timestamp"]).tzinfo is not None
+    assert receiver.ids == [f"evt_{acme.id.hex}_{number}" for number in range(1, 5)]
+    delivered = _show(store)
+    assert (delivered.position, delivered.waiting_since, delivered.error) == (4, None, None)
+    assert delivered.delivered_at is not None
+    assert subscriber.id == delivered.id
+
+
+def test_subscriber__receives_the_types_and_collections_it_chose(
+    engine: Engine, store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver, acme: Tenant
+) -> None:
+    store.add("cache", receiver.url, types=["document.removed"], collections=["default"])
+    write("a.md", "b.md")
+    acme.delete("a.md")
+    other = engine.tenant("acme", collection="other")
+    other.ingest([])
+    deliver()
+    assert [message["type"] for message in receiver.messages] == ["document.removed"]
+    assert _show(store).position == 3
+
+
+def test_endpoint__that_is_down_receives_all_events_in_order_later(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver, at_once: None
+) -> None:
+    store.add("cache", receiver.url)
+    receiver.reply = _refuse(503)
+    write("a.md", "b.md", "c.md")
+    for _ in range(6):
+        deliver()
+    waiting = _show(store)
+    assert (waiting.error, waiting.attempts, waiting.dead_letters) == ("the endpoint answered 503", 0, 0)
+    assert waiting.failing_since is not None
+    assert waiting.waiting_since is not None
+    assert len(receiver.requests) == 6
+    assert {request["webhook-id"] for request in receiver.requests} == {receiver.requests[0]["webhook-id"]}
+    receiver.reply = _refuse(204)
+    deliver()
+    assert receiver.sequences == [1, 2, 3]
+    assert (_show(store).error, _show(store).failing_since) == (None, None)
+
+
+def test_failed_event__waits_for_its_next_attempt(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver
+) -> None:
+    store.add("cache", receiver.url)
+    receiver.reply, receiver.headers = _refuse(429), {"Retry-After": "120"}
+    write("a.md")
+    for _ in range(3):
+        deliver()
+    assert len(receiver.requests) == 1
+    next_attempt = _show(store).next_attempt_at
+    assert next_attempt is not None
+    assert 100 < (next_attempt - datetime.now(UTC)).total_seconds() <= 120
+    receiver.reply = _refuse(204)
+    store.resume("cache")
+    deliver()
+    assert receiver.sequences == [1]
+
+
+def test_refused_event__becomes_a_dead_letter_that_is_sent_again(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver, at_once: None
+) -> None:
+    store.add("cache", receiver.url)
+    receiver.reply = _refuse(422, "b.md")
+    write("a.md", "b.md", "c.md")
+    for _ in range(3):
+        deliver()
+    assert receiver.sequences == [1, 3]
+    (letter,) = store.list_dead_letters("cache")
+    assert (letter.sequence, letter.attempts, letter.error) == (2, 3, "the endpoint answered 422")
+    assert letter.data["source"] == "b.md"
+    assert "has 1 dead letters" in (_show(store).describe_problem() or "")
+    assert store.redeliver("cache", 2) == 1
+    deliver()
+    (letter,) = store.list_dead_letters("cache")
+    assert (letter.attempts, letter.redeliver) == (4, False)
+    receiver.reply = _refuse(204)
+    store.redeliver("cache")
+    deliver()
+    assert receiver.sequences == [1, 3, 2]
+    assert store.list_dead_letters("cache") == []
+
+
+def test_skip__makes_the_event_a_dead_letter_and_continues(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver
+) -> None:
+    store.add("cache", receiver.url)
+    receiver.reply = _refuse(503, "a.md")
+    write("a.md", "b.md")
+    deliver()
+    store.resume("cache", skip=True)
+    deliver()
+    assert receiver.sequences == [2]
+    assert [letter.sequence for letter in store.list_dead_letters("cache")] == [1]
+
+
+def test_endpoint__that_is_gone_stops_its_subscriber(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver
+) -> None:
+    store.add("cache", receiver.url)
+    receiver.reply = _refuse(410)
+    write("a.md")
+    deliver()
+    deliver()
+    assert len(receiver.requests) == 1
+    stopped = _show(store)
+    assert stopped.state == "stopped"
+    assert "is gone" in (stopped.describe_problem() or "")
+    receiver.reply = _refuse(204)
+    store.resume("cache")
+    deliver()
+    assert receiver.sequences == [1]
+
+
+def test_deleted_events__stop_the_subscriber_and_say_which(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver, acme: Tenant
+) -> None:
+    store.add("cache", receiver.url)
+    store.pause("cache")
+    write("a.md", "b.md")
+    with acme.sessions.write() as connection:
+        values = {"tenant_id": acme.id, "before": datetime.now(UTC) + timedelta(days=1)}
+        connection.execute(statement("prune_events"), values)
+    write("c.md")
+    store.resume("cache")
+    deliver()
+    assert receiver.sequences == []
+    assert "the events 1 to 2 were deleted before their delivery" in (_show(store).reason or "")
+    store.resume("cache")
+    deliver()
+    assert receiver.sequences == [3]
+
+
+def test_paused_subscriber__receives_nothing_until_it_is_resumed(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver
+) -> None:
+    store.add("cache", receiver.url)
+    store.pause("cache")
+    write("a.md")
+    deliver()
+    assert receiver.requests == []
+    assert _show(store).describe_problem() is None
+    store.resume("cache")
+    deliver()
+    assert receiver.sequences == [1]
+
+
+def test_subscribers__do_not_wait_for_each_other(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver
+) -> None:
+    store.add("down", "http://127.0.0.1:9/hook")
+    store.add("up", receiver.url)
+    write("a.md", "b.md")
+    deliver()
+    assert receiver.sequences == [1, 2]
+    assert "http://127.0.0.1:9/hook cannot be reached" in (_show(store, "down").error or "")
+
+
+def test_rotation__signs_by_both_secrets(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver
+) -> None:
+    _, former = store.add("cache", receiver.url)
+    new = store.show_secret("cache", rotate=True)
+    assert (store.show_secret("cache"), new != former) == (new, True)
+    write("a.md")
+    for secret in (former, new):
+        receiver.secret = secret
+        deliver()
+    assert receiver.sequences == [1]
+    assert len(receiver.requests[0]["webhook-signature"].split()) == 2
+
+
+def test_redirect__is_a_failure_and_is_not_followed(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver
+) -> None:
+    store.add("cache", receiver.url)
+    receiver.reply, receiver.headers = _refuse(307), {"Location": "http://169.254.169.254/"}
+    write("a.md")
+    deliver()
+    assert len(receiver.requests) == 1
+    assert _show(store).error == "the endpoint answered 307"
+
+
+def test_host__that_is_not_allowed_any_more_gets_nothing(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.add("cache", receiver.url)
+    write("a.md")
+    monkeypatch.setattr("kosmos_rag.ingestion.sources.addresses.is_allowed", lambda *_: False)
+    deliver()
+    assert receiver.requests == []
+    assert "host 127.0.0.1 is not in webhooks.allowed_hosts" in (_show(store).error or "")
+
+
+def test_maintenance__restores_a_delivery_that_was_cancelled(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver, maintain: Maintain, acme: Tenant
+) -> None:
+    store.add("cache", receiver.url)
+    write("a.md")
+    acme.jobs.cancel([job.id for job in acme.jobs.find(kinds=[DELIVER])])
+    deliver()
+    assert receiver.requests == []
+    maintain()
+    deliver()
+    assert receiver.sequences == [1]
+
+
+def test_maintenance__reports_who_is_behind_and_deletes_dead_letters_of_deleted_events(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver, maintain: Maintain, acme: Tenant,
+    at_once: None,
+) -> None:  # fmt: skip
+    assert maintain() == {}
+    store.add("cache", receiver.url)
+    assert maintain() == {"kosmos_webhook_behind_seconds": 0.0, "kosmos_webhook_dead_letters": 0.0}
+    receiver.reply = _refuse(400, "a.md")
+    write("a.md")
+    assert 0 < maintain()["kosmos_webhook_behind_seconds"] < 60
+    for _ in range(3):
+        deliver()
+    assert maintain() == {"kosmos_webhook_behind_seconds": 0.0, "kosmos_webhook_dead_letters": 1.0}
+    with acme.sessions.write() as connection:
+        values = {"tenant_id": acme.id, "before": datetime.now(UTC) + timedelta(days=1)}
+        connection.execute(statement("prune_events"), values)
+    assert maintain()["kosmos_webhook_dead_letters"] == 0.0
+    assert _show(store).dead_letters == 0
+
+
+def test_deletion_of_a_collection__cancels_no_delivery(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver, acme: Tenant
+) -> None:
+    store.add("cache", receiver.url)
+    write("a.md")
+    acme.collections.delete("default")
+    deliver()
+    assert receiver.sequences == [1, 2]
+    store.remove("cache")
+    deliver()
+    assert [job.state for job in acme.jobs.find(kinds=[DELIVER])] == [JobState.CANCELLED]
