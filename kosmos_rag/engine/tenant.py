@@ -44,6 +44,7 @@ from kosmos_rag.core.types import (
     SourceDocument,
     Turn,
 )
+from kosmos_rag.engine.access import TenantAccess
 from kosmos_rag.engine.api_keys import KEY_SUBJECT, ApiKeys
 from kosmos_rag.engine.audit import TenantAudit
 from kosmos_rag.engine.collections import CollectionPipelines, TenantCollections
@@ -239,6 +240,17 @@ class Tenant:
     def events(self) -> TenantEvents:
         """Events of documents and sources, of all readers and collections."""
         return TenantEvents(self.sessions, self._tenant)
+
+    @property
+    def access(self) -> TenantAccess:
+        """Who may read which document, of all readers and collections."""
+        parts = self._parts
+        return TenantAccess(
+            self.sessions,
+            self._tenant,
+            self.api_keys,
+            lambda name: parts.pipelines.get(parts.database.app, self._tenant, name).settings.rag,
+        )
 
     @property
     def uploads(self) -> TenantUploads:

@@ -1,13 +1,9 @@
 """Usage as a table of texts, for the terminal and CSV."""
 
-import csv
-import io
 from collections.abc import Collection
 
+from kosmos_rag.engine import csv_text
 from kosmos_rag.metering.records import DIMENSIONS, UsageAmount, UsageReport
-
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""What a formula of a spreadsheet begins with."""
 
 
 def list_columns(by: Collection[str], *, every: str | None) -> list[str]:
@@ -37,10 +33,5 @@ def write_csv(report: UsageReport, by: Collection[str], *, every: str | None) ->
         every: Interval of its rows; None for the whole time.
     """
     columns = list_columns(by, every=every)
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow([*columns, "currency"])
-    for amount in report.amounts:
-        cells = [format_cell(amount, column) for column in columns]
-        writer.writerow([*(f"'{cell}" if cell.startswith(_FORMULA) else cell for cell in cells), report.currency])
-    return text.getvalue()
+    rows = ([*(format_cell(amount, column) for column in columns), report.currency] for amount in report.amounts)
+    return csv_text.write_csv([*columns, "currency"], rows)

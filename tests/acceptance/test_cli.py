@@ -441,6 +441,29 @@ def test_events__are_started_listed_and_stopped(folder: Path, kosmos: Run) -> No
     assert json.loads(kosmos("events", "stop", *tenant, "--json").stdout) == {"tenant": "events", "recording": False}
 
 
+def test_access__is_reviewed_by_document_reader_and_key(folder: Path, kosmos: Run) -> None:
+    tenant = ("--tenant", "reviews")
+    kosmos("ingest", "documents/churn.md", *tenant)
+    kosmos("api-key", "create", "intranet", "--principal", "department:hr", *tenant)
+    source = json.loads(kosmos("documents", *tenant, "--json").stdout)["documents"][0]["source"]
+    (grant,) = json.loads(kosmos("access", "--document", source, *tenant, "--json").stdout)["grants"]
+    assert (grant["principal"], grant["origin"], grant["keys"]) == ("everyone", "list", ["intranet"])
+    by_key = kosmos("access", "--key", "intranet", "--jsonl", *tenant).stdout
+    assert json.loads(by_key) == grant
+    header, row = kosmos("access", "--principal", "department:hr", "--csv", *tenant).stdout.splitlines()
+    assert header == "document_id,source,collection,title,principal,origin,feed,keys,searchable"
+    assert row.endswith("everyone,list,,intranet,True")
+    assert source in kosmos("access", "--document", source, *tenant).stdout
+    for arguments, message in (
+        (("--document", "missing.md"), "there is no document"),
+        (("--key", "nobody"), "no valid key"),
+        (("--key", "a", "--principal", "b"), "give one of --document"),
+        (("--key", "a", "--csv", "--json"), "give one of --csv"),
+    ):
+        refused = kosmos("access", *arguments, *tenant)
+        assert (refused.exit_code, message in refused.stderr) == (1, True), arguments
+
+
 def test_queue__from_enqueue_to_the_ledger(folder: Path, kosmos: Run) -> None:
     tenant = ("--tenant", "queue")
     queued = kosmos("enqueue", "documents", *tenant, "--json")

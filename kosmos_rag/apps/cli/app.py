@@ -8,6 +8,7 @@ from collections.abc import Callable
 import typer
 
 from kosmos_rag.apps.cli import (
+    access,
     api_key,
     ask,
     audit,
@@ -106,6 +107,7 @@ _COMMANDS: dict[str, dict[str, Callable[..., None] | typer.Typer]] = {
         "tenant": erase.tenant_app,
         "erase": erase.erase,
         "audit": audit.app,
+        "access": access.access,
     },
 }
 """Commands and groups of commands by name, under the headings of the help."""

@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from kosmos_rag.apps.client.transport import Call, Page, Request, omit_none
 from kosmos_rag.core.types import (
+    AccessGrant,
     Answer,
     CollectionInfo,
     Context,
@@ -315,6 +316,28 @@ def events(*, limit: int = 100, cursor: str | None = None) -> Call[Page[Event]]:
     """
     params = {"limit": limit, "cursor": cursor}
     return Call(method="GET", path="/v1/events", params=params, read=partial(_read_page, items="events", kind=Event))
+
+
+def document_access(document_id: uuid.UUID) -> Call[list[AccessGrant]]:
+    """Return who may read a document, and why."""
+    params = {"document_id": str(document_id)}
+    return Call(
+        method="GET", path="/v1/access", params=params, read=partial(_read_all, items="grants", kind=AccessGrant)
+    )
+
+
+def reader_access(principals: Sequence[str], *, limit: int = 100, cursor: str | None = None) -> Call[Page[AccessGrant]]:
+    """Return what a reader may read, with a row for each principal that lets the reader.
+
+    Args:
+        principals: What the reader holds, without `everyone`.
+        limit: Documents of a page.
+        cursor: `next` of the previous page; None for the first one.
+    """
+    params = {"principal": list(principals), "limit": limit, "cursor": cursor}
+    return Call(
+        method="GET", path="/v1/access", params=params, read=partial(_read_page, items="grants", kind=AccessGrant)
+    )
 
 
 def collections() -> Call[list[CollectionInfo]]:

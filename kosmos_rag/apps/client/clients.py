@@ -90,6 +90,8 @@ class _Calls:
     cancel_job = _Method(calls.cancel_job)
     retry_job = _Method(calls.retry_job)
     events = _Method(calls.events)
+    document_access = _Method(calls.document_access)
+    reader_access = _Method(calls.reader_access)
     collections = _Method(calls.collections)
     collection = _Method(calls.collection)
     create_collection = _Method(calls.create_collection)

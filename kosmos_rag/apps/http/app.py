@@ -16,7 +16,7 @@ from kosmos_rag.apps.http.console import routes_admin as console_admin
 from kosmos_rag.apps.http.console import sign_in as console_sign_in
 from kosmos_rag.apps.http.console.pages import missing_page, wants_page
 from kosmos_rag.apps.http.openapi import JsonObject, install_openapi, openapi
-from kosmos_rag.apps.http.routes import resources, search, unversioned
+from kosmos_rag.apps.http.routes import access, resources, search, unversioned
 from kosmos_rag.apps.http.toolkit import health
 from kosmos_rag.apps.http.toolkit.body_limits import BodyLimits
 from kosmos_rag.apps.http.toolkit.csrf import SameOriginOnly
@@ -36,6 +36,7 @@ has one."""
 _ROUTES = (
     search,
     resources,
+    access,
     unversioned,
     health,
     console,

@@ -12,6 +12,7 @@ from typing import Any
 from kosmos_rag.apps.http.toolkit.bodies import QUESTION
 from kosmos_rag.apps.http.toolkit.pagination import encode_cursor
 from kosmos_rag.core.types import (
+    AccessGrant,
     Answer,
     AnswerSentence,
     AnswerSources,
@@ -171,6 +172,17 @@ _FEEDBACK = Feedback(
     comment="of last year",
     reason=RatingReason.OUTDATED,
 )
+_GRANT = AccessGrant(
+    document_id=_DOCUMENT.id,
+    source="handbook/leave.md",
+    collection="default",
+    title="Leave",
+    principal="department:hr",
+    origin="feed",
+    feed="wiki",
+    keys=("intranet",),
+    searchable=True,
+)
 _EVENT = Event(
     sequence=17,
     type="document.published",
@@ -180,6 +192,7 @@ _EVENT = Event(
 )
 _STATS = Stats(total_documents=61, total_chunks=636, departments={"general": 469, "hr": 167}, embedding_dimension=768)
 _RECORDS = (
+    _GRANT,
     _RESULT,
     _CONTEXT,
     AnswerSources(question=QUESTION, context=_CONTEXT, refused=False, warnings=()),
@@ -213,6 +226,7 @@ EXAMPLES |= {
     "DocumentPage": {"documents": [EXAMPLES["DocumentInfo"]], "next": None},
     "JobPage": {"jobs": [EXAMPLES["JobInfo"]], "next": encode_cursor(str(_JOB_ID))},
     "EventPage": {"events": [EXAMPLES["Event"]], "next": encode_cursor("17")},
+    "AccessPage": {"grants": [EXAMPLES["AccessGrant"]], "next": None},
     "JobsChanged": {"jobs": [str(_JOB_ID)]},
     "CollectionList": {"collections": [EXAMPLES["CollectionInfo"]]},
     "Rectangle": (rectangle := {"page": 2, "left": 0.12, "top": 0.31, "right": 0.88, "bottom": 0.33}),

@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field
 
 from kosmos_rag.apps.http.toolkit.bodies import History, Question, RequestBody
 from kosmos_rag.core.types import (
+    AccessGrant,
     CollectionInfo,
     DocumentInfo,
     Event,
@@ -169,6 +170,16 @@ class EventPage(BaseModel):
 
     events: list[Event]
     next: str
+
+
+class AccessPage(BaseModel):
+    """Rights to read documents, by source.
+
+    `next` is the cursor of the next page, null on the last one.
+    """
+
+    grants: list[AccessGrant]
+    next: str | None
 
 
 class JobsChanged(BaseModel):

@@ -17,8 +17,7 @@ from mcp.server.stdio import stdio_server
 from kosmos_rag.apps.auth.identity import Identity
 from kosmos_rag.apps.http.toolkit.service import create_service
 from kosmos_rag.apps.mcp.server import create_server
-from kosmos_rag.core.config import Settings, TokenSettings
-from kosmos_rag.core.config.service import DevelopmentSettings
+from kosmos_rag.core.config import ServiceSettings, Settings
 from kosmos_rag.core.errors import KosmosError
 from kosmos_rag.core.names import validate_name
 from kosmos_rag.engine.aio import AsyncEngine
@@ -44,7 +43,8 @@ def serve(settings: Settings) -> None:
         scopes=frozenset({READ}),
     )
     # No credentials are sent here: the keys of tokens are not fetched.
-    no_authentication = {"tokens": TokenSettings(), "development": DevelopmentSettings()}
+    default = ServiceSettings()
+    no_authentication = {"tokens": default.tokens, "openid": default.openid, "development": default.development}
     service = settings.service.model_copy(update=no_authentication)
     asyncio.run(_serve(Engine.open(settings.model_copy(update={"service": service})), identity))
 

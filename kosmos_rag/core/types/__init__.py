@@ -24,6 +24,7 @@ from kosmos_rag.core.types.documents import (
 from kosmos_rag.core.types.places import Place, PlaceSpan
 
 if TYPE_CHECKING:
+    from kosmos_rag.core.types.access import AccessGrant
     from kosmos_rag.core.types.answer import (
         Answer,
         AnswerDone,
@@ -112,6 +113,7 @@ __all__ = [
     "METADATA_FIELDS",
     "NO_PREFIXES",
     "PERMISSION_FEED",
+    "AccessGrant",
     "Answer",
     "AnswerDone",
     "AnswerEvent",
@@ -202,7 +204,7 @@ __all__ = [
     "storable",
 ]
 
-_WITH_JSON = ("search", "answer", "stored", "jobs", "audit", "erasure", "experiments", "indexes", "events")
+_WITH_JSON = ("search", "answer", "stored", "jobs", "audit", "erasure", "experiments", "indexes", "events", "access")
 
 
 def __getattr__(name: str) -> object:

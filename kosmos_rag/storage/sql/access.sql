@@ -41,3 +41,28 @@ SELECT u.request_sha256, u.job_id
 
 -- name: set_idempotency_key_job
 UPDATE kosmos.idempotency_keys u SET job_id = %(job_id)s WHERE u.tenant_id = %(tenant_id)s AND u.key = %(key)s
+
+-- name: readable_documents
+-- Row-level security chooses the documents; of their principals, those that the reader holds.
+SELECT d.id, d.source, d.collection, kosmos.visible_principals(d.acl) AS principals
+  FROM kosmos.documents d
+ WHERE d.tenant_id = %(tenant_id)s
+   AND (%(ids)s::uuid[] IS NULL OR d.id = ANY (%(ids)s))
+   AND (%(after_source)s::text IS NULL
+        OR (d.source, d.collection) > (%(after_source)s::text, %(after_collection)s::text))
+ ORDER BY d.source, d.collection
+ LIMIT %(limit)s
+
+-- name: access_of_documents
+SELECT d.id, d.source, d.collection, d.title, d.acl, d.metadata, p.feed
+  FROM kosmos.documents d
+  LEFT JOIN kosmos.document_permissions p
+    ON p.tenant_id = %(tenant_id)s AND p.tenant_id = d.tenant_id AND p.document_id = d.id
+ WHERE d.tenant_id = %(tenant_id)s AND d.id = ANY (%(ids)s)
+
+-- name: matching_documents
+SELECT d.id
+  FROM kosmos.documents d
+ WHERE d.tenant_id = %(tenant_id)s AND d.id = ANY (%(ids)s)
+   AND kosmos.matches_filter(ROW(d.*)::kosmos.documents, %(condition)s, %(condition_values)s::jsonb,
+                             %(sources)s::text[], %(folders)s::text[])

@@ -299,6 +299,7 @@ def test_scopes__are_asked_for(running: Running) -> None:
         ("POST", "/v1/documents?source=a"): "ingest",
         ("GET", "/v1/jobs"): "ingest",
         ("GET", "/v1/events"): "admin",
+        ("GET", "/v1/access?principal=everyone"): "admin",
         ("POST", "/v1/collections"): "admin",
         ("PUT", "/v1/collections/handbook/preset"): "admin",
         ("POST", "/api/rag/reload"): "admin",

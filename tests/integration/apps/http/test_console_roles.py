@@ -43,6 +43,8 @@ SCOPES = {
     "GET /inspector": ADMIN,
     "POST /inspector": ADMIN,
     "GET /access": ADMIN,
+    "GET /access/documents/{document_id}": ADMIN,
+    "GET /access/export/{kind}": ADMIN,
     "POST /view-as": ADMIN,
     "GET /evaluations": ADMIN,
     "GET /monitor": ADMIN,
