@@ -208,6 +208,8 @@ def build_pipeline_key(settings: Settings, model: str) -> str:
         shape.append("ocr")
     if settings.ingestion.parsing.hidden_cells:
         shape.append("hidden_cells")
+    if settings.ingestion.parsing.libreoffice:
+        shape.append("libreoffice")
     if settings.ingestion.keep_originals:
         shape.append(f"originals:{settings.ingestion.max_original_mb}")
     if settings.rag.access.department_from is not None:

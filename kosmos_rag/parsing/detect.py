@@ -11,17 +11,13 @@ from kosmos_rag.parsing.archives.members import is_compressed, is_tar
 from kosmos_rag.parsing.archives.seven_zip import SIGNATURE
 from kosmos_rag.parsing.errors import translate_errors
 from kosmos_rag.parsing.office.encrypted import OLE, is_encrypted_office
+from kosmos_rag.parsing.office.legacy import find_legacy_format, has_stream, legacy_error
 from kosmos_rag.parsing.pdf.pictures import find_picture_type
 from kosmos_rag.parsing.text.decode import decode, has_escapes
 from kosmos_rag.parsing.text.definitions import has_grammar
 from kosmos_rag.parsing.web.confluence import IS_STORAGE
 from kosmos_rag.parsing.web.confluence_export import DESCRIPTOR, ENTITIES, IS_INDEX
 
-_OLE_STREAMS = (
-    ("WordDocument", "legacy Word document (DOC)"),
-    ("PowerPoint Document", "legacy PowerPoint presentation (PPT)"),
-)
-"""The stream that identifies the format, for unsupported formats."""
 _RTF = b"{\\rtf"
 _PARQUET = b"PAR1"
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
@@ -201,25 +197,17 @@ def _is_confluence(archive: zipfile.ZipFile, members: Collection[str]) -> bool:
 
 
 def _type_of_ole(data: bytes) -> str:
-    """Return the type of a compound file.
-
-    It names its streams in UTF-16.
-    """
+    """Return the type of a compound file."""
     if is_encrypted_office(data):
         message = "the Office document has a password; add it to ingestion.parsing.passwords, or save it without one"
         raise ParseError("encrypted", message)
-    for stream, name in _OLE_STREAMS:
-        if _stream(stream) in data:
-            raise _unsupported_error(name)
-    if _stream("__properties_version1.0") in data:
+    if (legacy := find_legacy_format(data)) is not None:
+        raise legacy_error(legacy)
+    if has_stream(data, "__properties_version1.0"):
         return media_types.MSG
-    if _stream("Workbook") in data or _stream("Book") in data:
+    if has_stream(data, "Workbook") or has_stream(data, "Book"):
         return media_types.XLS
     raise _unsupported_error("legacy Office document")
-
-
-def _stream(name: str) -> bytes:
-    return f"{name}\0".encode("utf-16-le")
 
 
 def _refuse_known_binary(data: bytes) -> None:

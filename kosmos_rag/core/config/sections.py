@@ -205,6 +205,9 @@ class ParsingSettings(Section):
         description="Read scanned pages of a PDF by OCR, in seconds for each; needs memory_mb 2048 and the extra ocr.",
     )
     hidden_cells: Switch = Field(default=False, description="Read hidden sheets, rows and columns of workbooks too.")
+    libreoffice: Switch = Field(
+        default=False, description="Convert DOC and PPT files by LibreOffice, where it is installed: seconds for each."
+    )
     passwords: tuple[SecretStr, ...] = Field(
         default=(),
         description="Passwords of PDF files and, with the extra encrypted, Office files; set them in the environment.",

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.parsing.sandbox import fork_server
+from kosmos_rag.parsing.sandbox.conversion import convert_legacy
 from kosmos_rag.parsing.sandbox.fork_server import ForkServer, ForkServerLost
 from kosmos_rag.parsing.sandbox.protocol import (
     OUT_OF_MEMORY,
@@ -42,7 +43,8 @@ def parse_confined(document: SourceDocument, limits: "ParsingSettings") -> Parse
             `too_large` for more text or pages than the limits allow; `not_isolated` where isolation is required and
             not complete.
     """
-    return _read(_exchange_twice(_request(document, limits), document.data, limits))
+    converted = convert_legacy(document, limits)
+    return _read(_exchange_twice(_request(converted, limits), converted.data, limits))
 
 
 def render_confined(data: bytes, page: int, limits: "ParsingSettings") -> bytes:

@@ -25,6 +25,7 @@ class _Landlock(IntEnum):
 
     CREATE_RULESET_VERSION = 1
     RULE_PATH_BENEATH = 1
+    ACCESS_FS_EXECUTE = 1 << 0
     ACCESS_FS_READ_FILE = 1 << 2
     ACCESS_FS_READ_DIR = 1 << 3
     ACCESS_NET_BIND_TCP = 1 << 0
@@ -74,19 +75,29 @@ def version() -> int:
         return 0
 
 
-def create_ruleset(readable: Iterable[Path]) -> int | None:
-    """Return the descriptor of a ruleset that allows reading these paths only."""
+def create_ruleset(readable: Iterable[Path], *, runnable: bool = False, writable: Iterable[Path] = ()) -> int | None:
+    """Return the descriptor of a ruleset that allows these paths only; None without Landlock.
+
+    Args:
+        readable: files and folders that may be read.
+        runnable: whether these may be run too.
+        writable: folders in which everything is allowed.
+    """
     supported = version()
     if not supported:
         return None
+    all_rights = (1 << max(n for since, n in _FILE_RIGHTS.items() if since <= supported)) - 1
     attributes = _RulesetAttributes(
-        handled_access_fs=(1 << max(n for since, n in _FILE_RIGHTS.items() if since <= supported)) - 1,
+        handled_access_fs=all_rights,
         handled_access_net=_TCP if supported >= _Since.TCP else 0,
         scoped=_ABSTRACT_SOCKETS_AND_SIGNALS if supported >= _Since.SCOPE else 0,
     )
     ruleset = _call(_SystemCall.CREATE_RULESET, ctypes.byref(attributes), ctypes.sizeof(attributes), 0)
+    reading = _Landlock.ACCESS_FS_READ_FILE | (_Landlock.ACCESS_FS_EXECUTE if runnable else 0)
     for path in readable:
-        _allow_reading(ruleset, path)
+        _allow(ruleset, path, reading | (_Landlock.ACCESS_FS_READ_DIR if path.is_dir() else 0))
+    for path in writable:
+        _allow(ruleset, path, all_rights)
     return ruleset
 
 
@@ -98,15 +109,12 @@ def restrict(ruleset: int) -> None:
     _call(_SystemCall.RESTRICT_SELF, ruleset, 0)
 
 
-def _allow_reading(ruleset: int, path: Path) -> None:
+def _allow(ruleset: int, path: Path, rights: int) -> None:
     try:
         descriptor = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:
         return  # it is not there, so nobody needs it
     try:
-        rights: int = _Landlock.ACCESS_FS_READ_FILE
-        if path.is_dir():
-            rights |= _Landlock.ACCESS_FS_READ_DIR
         rule = _PathBeneath(allowed_access=rights, parent_fd=descriptor)
         _call(_SystemCall.ADD_RULE, ruleset, _Landlock.RULE_PATH_BENEATH, ctypes.byref(rule), 0)
     finally:

@@ -16,13 +16,15 @@ from kosmos_rag.parsing import bounds
 
 
 class _Linux(IntEnum):
-    """The names and numbers of linux/prctl.h, linux/sched.h and linux/capability.h."""
+    """The names and numbers of linux/prctl.h, linux/sched.h, linux/mount.h and linux/capability.h."""
 
     PR_SET_PDEATHSIG = 1
     PR_SET_DUMPABLE = 4
     PR_SET_NO_NEW_PRIVS = 38
+    CLONE_NEWNS = 0x00020000
     CLONE_NEWUSER = 0x10000000
     CLONE_NEWNET = 0x40000000
+    MS_BIND = 0x1000
     CAPABILITY_VERSION_3 = 0x20080522
 
 
@@ -60,6 +62,16 @@ def leave_network() -> bool:
     have one thread: the kernel refuses others.
     """
     return _LIBC is not None and _LIBC.unshare(_Linux.CLONE_NEWUSER | _Linux.CLONE_NEWNET) == 0
+
+
+def replace_temporary_folder(path: Path, folder: Path) -> bool:
+    """Let this process see `folder` where others see the folder of temporary files at `path`.
+
+    After `leave_network`, whose namespace allows it. Returns whether the kernel does.
+    """
+    if _LIBC is None or _LIBC.unshare(_Linux.CLONE_NEWNS):
+        return False
+    return not _LIBC.mount(os.fsencode(folder), os.fsencode(path), None, ctypes.c_ulong(_Linux.MS_BIND), None)
 
 
 def end_with_parent(parent: int) -> None:

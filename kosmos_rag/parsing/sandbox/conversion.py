@@ -1,0 +1,154 @@
+"""Convert files of old formats by LibreOffice, in a process without network and other files.
+
+Run as a module it confines itself and becomes LibreOffice.
+"""
+
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kosmos_rag.core.errors import ParseError
+from kosmos_rag.core.types import SourceDocument
+from kosmos_rag.parsing import bounds
+from kosmos_rag.parsing.office.legacy import LegacyFormat, find_legacy_format, legacy_error
+from kosmos_rag.parsing.sandbox import landlock
+from kosmos_rag.parsing.sandbox.limits import drop_privileges, leave_network, replace_temporary_folder
+
+if TYPE_CHECKING:
+    from kosmos_rag.core.config import ParsingSettings
+
+_PROGRAM = "soffice"
+_TEMPORARY = Path("/tmp")  # noqa: S108 — a folder of this process alone is there
+_READABLE = (
+    "/usr", "/opt", "/lib", "/lib64", "/bin", "/etc/fonts", "/etc/ld.so.cache", "/etc/libreoffice", "/etc/localtime",
+    "/var/cache/fontconfig", "/var/lib/libreoffice", "/var/spool/libreoffice", "/dev/urandom", "/dev/random",
+    "/dev/zero", "/proc/self", "/proc/meminfo", "/proc/cpuinfo", "/sys/devices/system", "/sys/fs/cgroup",
+)  # fmt: skip
+_NOT_ISOLATED = 97
+"""Exit code of the process where the system lacks a layer."""
+_PROFILE = """<?xml version="1.0" encoding="UTF-8"?>
+<oor:items xmlns:oor="http://openoffice.org/2001/registry">
+<item oor:path="/org.openoffice.Office.Common/Security/Scripting"><prop oor:name="DisableMacrosExecution">\
+<value>true</value></prop></item>
+<item oor:path="/org.openoffice.Office.Common/Security/Scripting"><prop oor:name="BlockUntrustedRefererLinks">\
+<value>true</value></prop></item>
+</oor:items>
+"""
+
+
+def convert_legacy(document: SourceDocument, limits: "ParsingSettings") -> SourceDocument:
+    """Return a DOC or PPT as DOCX or PPTX, where the settings let LibreOffice convert it.
+
+    Others are returned unchanged.
+
+    Raises:
+        ParseError: `unsupported` where LibreOffice is not installed, `not_isolated`, `timeout`, `too_large`, or
+            `corrupt` where it does not open the file.
+    """
+    is_wanted = limits.libreoffice and document.media_type is None
+    legacy = find_legacy_format(document.data) if is_wanted else None
+    if legacy is None:
+        return document
+    program = shutil.which(_PROGRAM)
+    if program is None:
+        raise legacy_error(legacy)
+    with tempfile.TemporaryDirectory(prefix="kosmos-rag-") as name:
+        folder = Path(name)
+        return replace(document, data=_convert(program, folder, document.data, legacy, limits))
+
+
+def _convert(program: str, folder: Path, data: bytes, kind: LegacyFormat, limits: "ParsingSettings") -> bytes:
+    source = folder / f"document.{kind.extension}"
+    source.write_bytes(data)
+    settings = folder / "profile" / "user" / "registrymodifications.xcu"
+    settings.parent.mkdir(parents=True)
+    settings.write_text(_PROFILE)
+    code = _run(program, folder, (source.name, kind.target), limits)
+    target = source.with_suffix(f".{kind.target}")
+    if code == _NOT_ISOLATED:
+        raise ParseError(
+            "not_isolated",
+            "LibreOffice cannot be kept from network and files here: let containers use namespaces and Landlock, or "
+            "set ingestion.parsing.require_isolation to false",
+        )
+    if not target.is_file() or target.is_symlink():
+        message = f"LibreOffice does not convert the {kind.name} (exit code {code}); open it there and save it as "
+        raise ParseError("corrupt", message + kind.target.upper())
+    return target.read_bytes()
+
+
+def _run(program: str, folder: Path, arguments: Sequence[str], limits: "ParsingSettings") -> int:
+    """Run LibreOffice, and return its exit code. Raises ParseError `timeout`."""
+    required = "required" if limits.require_isolation else "optional"
+    command = (sys.executable, "-m", __name__, required, str(folder), str(limits.cpu_s), program, *arguments)
+    process = subprocess.Popen(  # noqa: S603 — a program of the path, and arguments that no shell reads
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        cwd=folder,
+        env=_environment(),
+        start_new_session=True,
+    )
+    try:
+        return process.wait(limits.timeout_s)
+    except subprocess.TimeoutExpired as error:
+        message = f"LibreOffice did not convert the file within {limits.timeout_s:g} s; raise "
+        raise ParseError("timeout", f"{message}ingestion.parsing.timeout_s or save the file as DOCX or PPTX") from error
+    finally:
+        with suppress(ProcessLookupError):  # its own session: the programs that it started end too
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _environment() -> Mapping[str, str]:
+    """Return an environment without the secrets of this process."""
+    return {"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+def _confine(folder: Path, *, cpu_s: int) -> tuple[Path, bool]:
+    """Keep this process from network and other files.
+
+    Returns where it sees the folder, and whether the system has all layers.
+    """
+    has_namespaces = leave_network() and replace_temporary_folder(_TEMPORARY, folder)
+    # LibreOffice has its socket there, whatever the environment says.
+    writable = [_TEMPORARY] if has_namespaces else [_TEMPORARY, folder]
+    ruleset = landlock.create_ruleset(map(Path, _READABLE), runnable=True, writable=writable)
+    drop_privileges()
+    if ruleset is not None:
+        landlock.restrict(ruleset)
+        os.close(ruleset)
+    for kind, value in (
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_FSIZE, bounds.MAX_ARCHIVE_BYTES),
+        (resource.RLIMIT_CPU, cpu_s),
+    ):
+        resource.setrlimit(kind, (value, value))
+    return (_TEMPORARY if has_namespaces else folder), has_namespaces and ruleset is not None
+
+
+def _become(required: str, folder: str, cpu_s: str, program: str, source: str, target: str) -> None:
+    home, is_isolated = _confine(Path(folder), cpu_s=int(cpu_s))
+    if not is_isolated and required == "required":
+        sys.exit(_NOT_ISOLATED)
+    command = (
+        program, f"-env:UserInstallation={(home / 'profile').as_uri()}", "--headless", "--norestore", "--nodefault",
+        "--nolockcheck", "--convert-to", target, "--outdir", str(home), str(home / source),
+    )  # fmt: skip
+    os.chdir(home)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(home), "LC_ALL": "C.UTF-8"}
+    os.execve(program, command, environment)  # noqa: S606 — see `_run`
+
+
+if __name__ == "__main__":
+    _become(*sys.argv[1:])
