@@ -16,6 +16,8 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.apps.http.serving import Running, Signer, serving, with_tokens
 from tests.integration.apps.mcp import running as mcp
 
+pytestmark = pytest.mark.emptied_database
+
 LEAVE = b"# Leave\n\n## Annual\n\nAll full-time employees receive 20 days of paid annual leave per year.\n"
 TRAVEL = b"# Expenses\n\n## Travel\n\nTravel expenses are paid back within 14 days of the receipt.\n"
 QUESTION = "How many days of paid annual leave do full-time employees receive?"

@@ -23,6 +23,8 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.variants import opened
 from tests.unit.models.llm.chat_server import ChatServer, Handler, Reply, hangs, hangs_up, running, writes_and_then
 
+pytestmark = pytest.mark.emptied_database
+
 DOCUMENTS = [
     SourceDocument(source="leave.md", data=b"Employees have twenty days of annual leave a year."),
     SourceDocument(source="notice.md", data=b"Customers give ninety days of notice in writing."),

@@ -17,6 +17,8 @@ from tests.integration.variants import changed
 from tests.integration.worker.conftest import work
 from tests.integration.worker.working import Work
 
+pytestmark = pytest.mark.emptied_database
+
 __all__ = ["work"]
 
 DATA = b"Churn is falling."

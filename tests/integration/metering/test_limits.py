@@ -27,6 +27,8 @@ from tests.integration.apps.http.serving import Running, Signer, eventually, ser
 from tests.integration.variants import changed, opened
 from tests.unit.models.llm.chat_server import ChatServer, running, writes
 
+pytestmark = pytest.mark.emptied_database
+
 LEAVE = SourceDocument(source="leave.md", data=b"Employees have twenty days of annual leave a year.")
 NOTICE = SourceDocument(source="notice.md", data=b"Customers give ninety days of notice in writing.")
 AT = datetime(2026, 12, 31, 23, 40, tzinfo=UTC)

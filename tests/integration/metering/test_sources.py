@@ -24,6 +24,8 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.variants import changed, opened
 
+pytestmark = pytest.mark.emptied_database
+
 TEXT = b"Employees have twenty days of annual leave a year."
 LEAVE = SourceDocument(source="leave.md", data=TEXT)
 PAGE = SourceDocument(source="page.html", data=b"<h1>Notice</h1><p>Customers give ninety days of notice.</p>")
@@ -112,6 +114,7 @@ def test_work_without_a_caller__is_charged_to_the_collection(settings: Settings)
         assert [(row.collection, row.subject, row.amount) for row in documents] == [("wiki", None, 1)]
 
 
+@pytest.mark.own_database
 def test_usage__waits_for_the_database_and_is_written_once(settings: Settings, database: DatabaseSettings) -> None:
     def grant(change: str) -> None:
         with psycopg.connect(database.admin_url or "") as admin:

@@ -20,6 +20,8 @@ from kosmos_rag.metering.limits import begin_period
 from kosmos_rag.metering.store import UsageRow, UsageStore, insert_rows
 from kosmos_rag.metering.tables import write_csv
 
+pytestmark = pytest.mark.emptied_database
+
 NOW = datetime(2026, 11, 20, 9, 40, tzinfo=UTC)
 SINCE, UNTIL = datetime(2026, 11, 1, tzinfo=UTC), datetime(2026, 12, 1, tzinfo=UTC)
 

@@ -33,6 +33,8 @@ from kosmos_rag.worker.collectors import DatabaseGauges, WorkerMetrics
 from kosmos_rag.worker.metrics import WORKER, WORKER_ORPHANS
 from tests.metrics_page import BY_NAME, METRICS
 
+pytestmark = pytest.mark.emptied_database
+
 DEPLOY = Path(__file__).parents[3] / "deploy"
 RULES = DEPLOY / "prometheus" / "rules.yml"
 DASHBOARDS = sorted((DEPLOY / "grafana" / "dashboards").glob("*.json"))
@@ -217,6 +219,7 @@ def test_orphans__are_known_by_the_names_that_the_statement_gives_them() -> None
     assert {(kind,) for kind in matches} == set(WORKER_ORPHANS.initial)
 
 
+@pytest.mark.own_database
 @pytest.mark.parametrize(
     ("change", "result"),
     [

@@ -24,6 +24,8 @@ from tests.integration.evaluation.experiments.asking import (
 )
 from tests.integration.variants import opened
 
+pytestmark = pytest.mark.emptied_database
+
 VECTORS = {"rag.retrieval.semantic_weight": 0.5}
 QUESTION = "churn account3"
 
@@ -73,6 +75,7 @@ def _assert_first_answered(acme: Tenant, plain: SearchResult, fault: str) -> Non
     assert settings_of[outcome.id] == settings_of[plain.id]
 
 
+@pytest.mark.own_database
 def test_statement_that_fails__is_made_good_by_the_first_configuration_and_counted(
     words: Engine, database: DatabaseSettings
 ) -> None:
@@ -134,6 +137,7 @@ def test_reranker_that_the_process_lacks__is_no_silent_equality(words: Engine) -
     assert (report.identical, report.faults) == (0, {"ConfigError": 1})
 
 
+@pytest.mark.own_database
 def test_first_configuration_that_fails__fails_the_question(settings: Settings, database: DatabaseSettings) -> None:
     with opened(settings, {}) as engine:
         acme = filled(engine)

@@ -15,6 +15,8 @@ from kosmos_rag.storage.tenants import tenant
 from tests.integration.evaluation.experiments.asking import WORDS, document, drained, load_outcomes
 from tests.integration.variants import opened
 
+pytestmark = pytest.mark.emptied_database
+
 
 def test_other_tenants_and_collections__take_no_part_and_see_nothing(
     engine: Engine, acme: Tenant, database: DatabaseSettings

@@ -20,6 +20,8 @@ from tests.integration.evaluation.monitor.monitoring import Mute, run_round
 from tests.integration.indexing.ann.worlds import WORLD
 from tests.integration.variants import changed
 
+pytestmark = pytest.mark.emptied_database
+
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
@@ -96,6 +98,7 @@ def _let_all_read_all_of_a_tenant(database: DatabaseSettings) -> None:
             )
 
 
+@pytest.mark.own_database
 def test_permission__a_leak_is_found(settings: Settings, database: DatabaseSettings) -> None:
     with Engine(_by_words(settings), embedder=WORLD) as engine:
         assert permission(RecallMonitor(engine).run("acme", ISOLATION)).state is MonitorState.OK
@@ -106,6 +109,7 @@ def test_permission__a_leak_is_found(settings: Settings, database: DatabaseSetti
         assert run.figures["leaks"] >= 2
 
 
+@pytest.mark.own_database
 def test_permission__a_leak_pages(settings: Settings, database: DatabaseSettings) -> None:
     """From a round of maintenance to the series that KosmosPermissionLeak rises by."""
     expression = next(rule["expr"] for rule in _rules() if rule.get("alert") == "KosmosPermissionLeak")

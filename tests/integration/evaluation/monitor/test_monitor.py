@@ -31,6 +31,8 @@ from tests.integration.indexing.ann.worlds import (
 )
 from tests.integration.variants import changed
 
+pytestmark = pytest.mark.emptied_database
+
 ASKED = 40
 
 
@@ -133,6 +135,7 @@ class Listener:
         """Leave it."""
 
 
+@pytest.mark.own_database
 def test_samples__that_find_the_buffer_full_or_cannot_be_written_are_dropped_and_counted(
     indexed: Engine, database: DatabaseSettings
 ) -> None:

@@ -20,6 +20,8 @@ from tests.integration.indexing.reembedding.moved import CHUNKS, QUESTION, by_mo
 from tests.integration.two_models import NEW, OLD, OtherEmbedder, document, find_model
 from tests.integration.variants import opened
 
+pytestmark = pytest.mark.emptied_database
+
 
 def test_move__from_start_to_drop(acme: Tenant, database: DatabaseSettings) -> None:
     pairs: list[tuple[int, int]] = []

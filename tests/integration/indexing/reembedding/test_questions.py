@@ -13,6 +13,8 @@ from tests.integration.indexing.reembedding.moved import QUESTION
 from tests.integration.two_models import NEW, OLD, OtherEmbedder, document, find_model
 from tests.integration.variants import opened
 
+pytestmark = pytest.mark.emptied_database
+
 
 def _count_calls(embedder: HashingEmbedder, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return the questions that a model embeds from now on."""

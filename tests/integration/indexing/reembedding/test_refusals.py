@@ -11,6 +11,8 @@ from tests.integration.indexing.reembedding.moved import CHUNKS, QUESTION, by_mo
 from tests.integration.two_models import NEW, OLD, document, find_model
 from tests.integration.variants import opened
 
+pytestmark = pytest.mark.emptied_database
+
 
 def test_switch__is_refused_while_chunks_are_missing(acme: Tenant) -> None:
     with pytest.raises(RequestError, match="no space to cut over to; run kosmos-rag reembed start"):
