@@ -136,18 +136,24 @@ FAMILIES: Mapping[str, Family] = {
     "ranking": Family(
         modules=[
             "retrieval/fusion.py",
-            "retrieval/weights.py",
             "retrieval/freshness.py",
             "retrieval/rerank.py",
             "retrieval/pseudo_relevance.py",
             "retrieval/signals",
+            "retrieval/conditions",
         ],
-        tests=["unit/retrieval/ranking", "unit/retrieval/signals", "unit/retrieval/test_freshness.py"],
+        tests=[
+            "unit/retrieval/ranking",
+            "unit/retrieval/signals",
+            "unit/retrieval/conditions",
+            "unit/retrieval/test_freshness.py",
+        ],
         slow_tests=["integration/retrieval/test_pseudo_relevance.py", "integration/retrieval/test_reranking.py"],
     ),
     "words": Family(
         modules=[
             "retrieval/close_terms.py",
+            "retrieval/edits.py",
             "retrieval/lexical.py",
             "retrieval/postings.py",
             "retrieval/snapshot.py",

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from benchmarks import bounds, walk
+from benchmarks.constants import FAMILIES
 from benchmarks.documentation.trees import quick_tree
 from benchmarks.page_descriptions import FILES
 from kosmos_rag.core.config import DatabaseSettings
@@ -123,6 +124,14 @@ def test_walk__keeps_to_the_limits_of_the_architecture_page(
     assert transactions == {
         "search, by the database": 1, "context": 1, "answer": 1, "new document": 2, "unchanged document": 1
     }  # fmt: skip
+
+
+def test_constants__are_of_modules_and_tests_that_exist() -> None:
+    paths = [
+        *(ROOT / "kosmos_rag" / name for family in FAMILIES.values() for name in family.modules),
+        *(ROOT / "tests" / name for family in FAMILIES.values() for name in (*family.tests, *family.slow_tests)),
+    ]
+    assert [path for path in paths if not path.exists()] == []
 
 
 @pytest.mark.parametrize("name", BOUNDS)

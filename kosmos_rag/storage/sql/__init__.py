@@ -12,11 +12,6 @@ statement = cache(_STATEMENTS.get)
 """Return a statement by its name."""
 
 
-def list_statements() -> list[str]:
-    """Return the names of all statements."""
-    return sorted(_STATEMENTS.texts)
-
-
 @cache
 def list_used_names() -> frozenset[str]:
     """Return the tables and functions of the schema that the statements use."""
