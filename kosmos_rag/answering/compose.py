@@ -24,8 +24,6 @@ _REFERS_BACK = re.compile(
 # A title names what is asked if the words of both are more similar than this. "Dormant Accounts" and "Paying Accounts"
 # share half, and two words of three are shared by metrics that differ.
 _SAME_TITLE = 2 / 3
-# Share of the score that a unit of a document that is out of date keeps: a current one of equal score excludes it.
-_OUTDATED_SHARE = 0.5
 
 
 def select(evidence: Sequence[Evidence], limit: int, *, prefer_current: bool = True) -> list[Evidence]:
@@ -37,19 +35,15 @@ def select(evidence: Sequence[Evidence], limit: int, *, prefer_current: bool = T
     Args:
         evidence: The scored units.
         limit: Maximum number of units.
-        prefer_current: Halve the scores of units of documents that are out of date.
+        prefer_current: Leave out units of documents that are out of date, where one of a current document is as good.
     """
-
-    def score_today(item: Evidence) -> float:
-        is_outdated = prefer_current and item.passage.citation.outdated is not None
-        return item.score * (_OUTDATED_SHARE if is_outdated else 1.0)
-
     candidates = _drop_other_code(evidence)
     lowest = MIN_RELATIVE_SCORE * max((item.score for item in candidates), default=0.0)
-    ranking = sorted((item for item in candidates if item.score >= lowest), key=lambda item: -score_today(item))
+    ranking = rank([item for item in candidates if item.score >= lowest])
+    current = [item for item in ranking if item.passage.citation.outdated is None]
     selected: list[Evidence] = []
-    for item in ranking:
-        if len(selected) == limit or score_today(item) < MIN_RELATIVE_SCORE * score_today(ranking[0]):
+    for item in current if prefer_current and current else ranking:
+        if len(selected) == limit:
             break
         whole = _join_antecedent(item)
         # Chunks overlap, and documents repeat each other.
