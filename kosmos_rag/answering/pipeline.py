@@ -86,14 +86,16 @@ class Answerer:
         model: LanguageModel | None,
         settings: RagSettings,
         *,
+        scorer: EmbeddingScorer | None = None,
         reranker: Reranker | None = None,
         languages: Collection[str] = (),
     ) -> None:
         """Load the prompt templates.
 
         Args:
-            embedder: Compares the question with the units where no reranker does, and sentences with their evidence.
-            reranker: Compares the question with the units where `rag.reranking` is enabled.
+            embedder: Compares sentences with their evidence, and by `scorer` the question with the units.
+            scorer: Of the embedder. Answerers that share it share its cache; None creates one.
+            reranker: Compares the question with the units instead where `rag.reranking` is enabled.
             model: Writes the answers of the mode `generative`, and rewrites questions of conversations.
             settings: Of answers, contexts, the embedding and reranking.
             languages: ISO 639-1 codes of the embedder's languages; none where they are unknown, or all.
@@ -102,7 +104,7 @@ class Answerer:
         """
         answer = settings.answer
         self._embedder = embedder
-        self._embedding_scorer = EmbeddingScorer(embedder)
+        self._embedding_scorer = scorer or EmbeddingScorer(embedder)
         self._reranking_scorer: RerankingScorer | None = None
         if reranker is not None and settings.reranking.enabled:
             self._reranking_scorer = RerankingScorer(reranker, settings.reranking.passages_per_batch)

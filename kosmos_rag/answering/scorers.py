@@ -1,10 +1,13 @@
 """Scorers of evidence: they compare text units with a question by a model."""
 
+import hashlib
 import math
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import numpy as np
+from cachetools import LRUCache
 from numpy.typing import NDArray
 
 from kosmos_rag.core.errors import ModelError, reader_message
@@ -16,6 +19,8 @@ RANK_LOSS = 0.05
 # Score of a unit that answers as often as not, and the steepness around it (docs/benchmarks/tuning-log.md).
 EVEN_SCORE = 0.85
 STEEPNESS = 3.0
+_CACHED_BYTES = 16 * 1024 * 1024
+"""Of the vectors of units: ten thousand of 384 dimensions."""
 
 
 class EvidenceScorer(Protocol):
@@ -46,15 +51,41 @@ class EvidenceScorer(Protocol):
 
 
 class EmbeddingScorer:
-    """Scores a unit by cosine similarity, shared words and the rank of its passage."""
+    """Scores a unit by cosine similarity, shared words and the rank of its passage.
 
-    def __init__(self, embedder: Embedder) -> None:
+    Vectors of units are cached: questions share their passages, and embedding them takes most of the time of an answer.
+    """
+
+    def __init__(
+        self, embedder: Embedder, *, embed_question: Callable[[str], NDArray[np.float32]] | None = None
+    ) -> None:
+        """Prepare an empty cache.
+
+        Args:
+            embedder: The model.
+            embed_question: Returns the vector that the search had; None embeds each question again.
+        """
         self._embedder = embedder
+        self._embed_question = embed_question or embedder.embed_query
+        self._vectors: LRUCache[bytes, NDArray[np.float32]] = LRUCache(_CACHED_BYTES, getsizeof=lambda row: row.nbytes)
+        self._lock = threading.Lock()
 
     def compare(self, questions: Sequence[str], texts: Sequence[str]) -> list[NDArray[np.float32]]:
-        """Return the cosine similarities. The texts are embedded once."""
-        vectors = self._embedder.embed(texts)
-        return [cosines(vectors, self._embedder.embed_query(question)) for question in questions]
+        """Return the cosine similarities. Each text is embedded once."""
+        vectors = self._embed(texts)
+        return [cosines(vectors, self._embed_question(question)) for question in questions]
+
+    def _embed(self, texts: Sequence[str]) -> Vectors:
+        keys = {text: hashlib.blake2b(text.encode(), digest_size=16).digest() for text in texts}
+        with self._lock:
+            rows = {text: row for text, key in keys.items() if (row := self._vectors.get(key)) is not None}
+        if missing := [text for text in keys if text not in rows]:
+            # Copies: a row of the batch would keep the whole batch.
+            embedded = {text: row.copy() for text, row in zip(missing, self._embedder.embed(missing), strict=True)}
+            with self._lock:
+                self._vectors.update((keys[text], row) for text, row in embedded.items())
+            rows |= embedded
+        return np.stack([rows[text] for text in texts])
 
     def build_parts(self, similarity: float, words: float, index: int) -> dict[str, float]:
         """Return `meaning`, `words` and `rank`.

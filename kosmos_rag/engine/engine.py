@@ -13,6 +13,7 @@ from typing import Self
 import psycopg
 
 from kosmos_rag.answering.pipeline import Answerer
+from kosmos_rag.answering.scorers import EmbeddingScorer
 from kosmos_rag.core.config import RagSettings, Settings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.names import validate_name
@@ -111,8 +112,19 @@ class Engine:
         search = SearchPipeline(resources, settings)
         languages = list_languages(settings.rag.embedding.model, "embedding")
 
+        # The search has embedded the question already.
+        question_vectors = resources.embeddings[id(models.embedder)]
+        scorer = EmbeddingScorer(models.embedder, embed_question=lambda text: question_vectors.get(text, None))
+
         def build_answerer(rag: RagSettings) -> Answerer:
-            return Answerer(models.embedder, models.language_model, rag, reranker=models.reranker, languages=languages)
+            return Answerer(
+                models.embedder,
+                models.language_model,
+                rag,
+                scorer=scorer,
+                reranker=models.reranker,
+                languages=languages,
+            )
 
         def build_pipelines(preset: Settings) -> CollectionPipelines:
             return CollectionPipelines(

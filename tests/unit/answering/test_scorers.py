@@ -5,10 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from kosmos_rag.answering import scorers
 from kosmos_rag.answering.pipeline import Answerer
-from kosmos_rag.answering.scorers import RerankingScorer
+from kosmos_rag.answering.scorers import EmbeddingScorer, RerankingScorer
 from kosmos_rag.core.config import RagSettings
 from kosmos_rag.core.errors import ModelError, ModelUnavailable
+from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.telemetry import usage
 from kosmos_rag.core.types import Answer, Context
 from kosmos_rag.models.testing.hashing import HashingEmbedder
@@ -127,6 +129,45 @@ def test_answer__is_scored_by_the_embedder_where_the_reranker_fails(reranker: Re
     (warning,) = answer.warnings
     assert warning.startswith("the embedding model scored the units: ")
     assert reason in warning
+
+
+class CountingEmbedder(HashingEmbedder):
+    """Keeps what it is asked to embed."""
+
+    def __init__(self) -> None:
+        super().__init__(dimensions=64)
+        self.texts: list[str] = []
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        self.texts += texts
+        return super().embed(texts)
+
+
+def test_embedding_scorer__embeds_each_unit_once() -> None:
+    embedder = CountingEmbedder()
+    scorer = EmbeddingScorer(embedder)
+    (first,) = scorer.compare([QUESTION], ["one unit", "another", "one unit"])
+    (second,) = scorer.compare(["another question"], ["another", "a third"])
+    assert embedder.texts == ["one unit", "another", "a third"]
+    assert first[0] == first[2]
+    (alone,) = EmbeddingScorer(embedder).compare(["another question"], ["another", "a third"])
+    assert second == pytest.approx(alone)
+
+
+def test_embedding_scorer__keeps_the_units_of_the_last_questions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scorers, "_CACHED_BYTES", 2 * 64 * 4)
+    embedder = CountingEmbedder()
+    scorer = EmbeddingScorer(embedder)
+    for texts in (["one", "two"], ["two"], ["three"], ["two"], ["one"]):
+        scorer.compare([QUESTION], texts)
+    assert embedder.texts == ["one", "two", "three", "one"]
+
+
+def test_embedding_scorer__takes_the_vector_of_the_search() -> None:
+    embedder = HashingEmbedder(dimensions=64)
+    scorer = EmbeddingScorer(embedder, embed_question=lambda _: embedder.embed_query("one"))
+    (similarities,) = scorer.compare([QUESTION], ["one", "two"])
+    assert similarities == pytest.approx([1.0, float(similarities[1])])
 
 
 def test_reranking_scorer__refuses_a_number_of_scores_that_is_not_that_of_the_units() -> None:
