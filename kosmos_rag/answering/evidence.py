@@ -78,26 +78,28 @@ def score_questions(
     title_stems = {heading(passage): frozenset(stems(subject(heading(passage)), language)) for passage in passages}
     passage_stems = [frozenset(stems(f"{heading(passage)} {passage.text}", language)) for passage in passages]
 
-    def score(question: str, similarities: Iterable[float]) -> list[Evidence]:
-        weights = inverse_document_frequencies(stems(subject(question), language), passage_stems)
-        terms = frozenset(weights)
+    weights = [
+        inverse_document_frequencies(stems(subject(question), language), passage_stems) for question in questions
+    ]
+    shares = [[coverage(terms, unit_stems) for unit_stems in text_stems] for terms in weights]
 
-        def build(candidate: tuple[ContextPassage, Unit, Unit | None], words: float, similarity: float) -> Evidence:
-            passage, unit, previous = candidate
-            return Evidence(
+    def score(
+        question: str, terms: Mapping[str, float], words: Sequence[float], similarities: Iterable[float]
+    ) -> list[Evidence]:
+        return [
+            Evidence(
                 passage=passage,
                 unit=unit,
-                parts=scorer.build_parts(similarity, words, passage.citation.index),
-                words=words,
-                title_similarity=_dice(terms, title_stems[heading(passage)]),
+                parts=scorer.build_parts(float(similarity), share, passage.citation.index),
+                words=share,
+                title_similarity=_dice(frozenset(terms), title_stems[heading(passage)]),
                 is_requested_sql=is_requested_sql(question, unit),
                 previous=previous,
             )
+            for (passage, unit, previous), share, similarity in zip(candidates, words, similarities, strict=True)
+        ]
 
-        shares = [coverage(weights, unit_stems) for unit_stems in text_stems]
-        return list(map(build, candidates, shares, map(float, similarities)))
-
-    return list(map(score, questions, scorer.compare(questions, texts)))
+    return list(map(score, questions, weights, shares, scorer.compare(questions, texts, shares)))
 
 
 def passage_units(passage: ContextPassage) -> Iterator[Unit]:

@@ -19,6 +19,9 @@ RANK_LOSS = 0.05
 # Score of a unit that answers as often as not, and the steepness around it (docs/benchmarks/tuning-log.md).
 EVEN_SCORE = 0.85
 STEEPNESS = 3.0
+# Units that are compared by meaning, those with most words of the question: none of nine sets loses by it
+# (docs/benchmarks/tuning-log.md).
+MAX_COMPARED = 16
 _CACHED_BYTES = 16 * 1024 * 1024
 """Of the vectors of units: ten thousand of 384 dimensions."""
 
@@ -26,12 +29,15 @@ _CACHED_BYTES = 16 * 1024 * 1024
 class EvidenceScorer(Protocol):
     """A model that scores text units as evidence for a question. Thread-safe."""
 
-    def compare(self, questions: Sequence[str], texts: Sequence[str]) -> list[NDArray[np.float32]]:
+    def compare(
+        self, questions: Sequence[str], texts: Sequence[str], shares: Sequence[Sequence[float]]
+    ) -> list[NDArray[np.float32]]:
         """Return for each question its similarity to each text. Raises ModelError.
 
         Args:
             questions: The questions, or the parts of one.
-            texts: Units after the titles of their sections, at least one.
+            texts: Units after the titles of their sections, at least one; those of the first passage come first.
+            shares: For each question the share of its words in each text, 0 to 1.
         """
         ...
 
@@ -62,7 +68,7 @@ class EmbeddingScorer:
         """Prepare an empty cache.
 
         Args:
-            embedder: The model.
+            embedder: Embeds the units.
             embed_question: Returns the vector that the search had; None embeds each question again.
         """
         self._embedder = embedder
@@ -70,10 +76,28 @@ class EmbeddingScorer:
         self._vectors: LRUCache[bytes, NDArray[np.float32]] = LRUCache(_CACHED_BYTES, getsizeof=lambda row: row.nbytes)
         self._lock = threading.Lock()
 
-    def compare(self, questions: Sequence[str], texts: Sequence[str]) -> list[NDArray[np.float32]]:
-        """Return the cosine similarities. Each text is embedded once."""
-        vectors = self._embed(texts)
-        return [cosines(vectors, self._embed_question(question)) for question in questions]
+    def compare(
+        self, questions: Sequence[str], texts: Sequence[str], shares: Sequence[Sequence[float]]
+    ) -> list[NDArray[np.float32]]:
+        """Return the cosine similarities.
+
+        It is 0 for texts that are not among those with most words of a question. Each text is embedded once.
+
+        Args:
+            questions: The questions, or the parts of one.
+            texts: Units after the titles of their sections.
+            shares: For each question the share of its words in each text.
+        """
+        # Sorting is stable: of equal shares the first passages count.
+        best = [np.argsort(-np.asarray(row), kind="stable")[:MAX_COMPARED] for row in shares]
+        compared = np.unique(np.concatenate(best))
+        vectors = self._embed([texts[at] for at in compared])
+        similarities = []
+        for question in questions:
+            row = np.zeros(len(texts), dtype=np.float32)
+            row[compared] = cosines(vectors, self._embed_question(question))
+            similarities.append(row)
+        return similarities
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         keys = {text: hashlib.blake2b(text.encode(), digest_size=16).digest() for text in texts}
@@ -115,10 +139,20 @@ class RerankingScorer:
         self._reranker = reranker
         self._batch_size = batch_size
 
-    def compare(self, questions: Sequence[str], texts: Sequence[str]) -> list[NDArray[np.float32]]:
+    def compare(
+        self,
+        questions: Sequence[str],
+        texts: Sequence[str],
+        shares: Sequence[Sequence[float]],  # noqa: ARG002
+    ) -> list[NDArray[np.float32]]:
         """Return the relevance of each text, 0 to 1. Raises ModelError.
 
         Texts of similar length share a call, so that little is padded.
+
+        Args:
+            questions: The questions, or the parts of one.
+            texts: Units after the titles of their sections.
+            shares: Not used: a relevant unit may have no word of the question.
         """
         order = sorted(range(len(texts)), key=lambda at: -len(texts[at]))
         relevance = []

@@ -7,7 +7,7 @@ import pytest
 
 from kosmos_rag.answering import scorers
 from kosmos_rag.answering.pipeline import Answerer
-from kosmos_rag.answering.scorers import EmbeddingScorer, RerankingScorer
+from kosmos_rag.answering.scorers import MAX_COMPARED, EmbeddingScorer, RerankingScorer
 from kosmos_rag.core.config import RagSettings
 from kosmos_rag.core.errors import ModelError, ModelUnavailable
 from kosmos_rag.core.protocols import Vectors
@@ -146,11 +146,11 @@ class CountingEmbedder(HashingEmbedder):
 def test_embedding_scorer__embeds_each_unit_once() -> None:
     embedder = CountingEmbedder()
     scorer = EmbeddingScorer(embedder)
-    (first,) = scorer.compare([QUESTION], ["one unit", "another", "one unit"])
-    (second,) = scorer.compare(["another question"], ["another", "a third"])
+    (first,) = scorer.compare([QUESTION], ["one unit", "another", "one unit"], [[0.0] * 3])
+    (second,) = scorer.compare(["another question"], ["another", "a third"], [[0.0] * 2])
     assert embedder.texts == ["one unit", "another", "a third"]
     assert first[0] == first[2]
-    (alone,) = EmbeddingScorer(embedder).compare(["another question"], ["another", "a third"])
+    (alone,) = EmbeddingScorer(embedder).compare(["another question"], ["another", "a third"], [[0.0] * 2])
     assert second == pytest.approx(alone)
 
 
@@ -159,14 +159,26 @@ def test_embedding_scorer__keeps_the_units_of_the_last_questions(monkeypatch: py
     embedder = CountingEmbedder()
     scorer = EmbeddingScorer(embedder)
     for texts in (["one", "two"], ["two"], ["three"], ["two"], ["one"]):
-        scorer.compare([QUESTION], texts)
+        scorer.compare([QUESTION], texts, [[0.0] * len(texts)])
     assert embedder.texts == ["one", "two", "three", "one"]
+
+
+def test_embedding_scorer__compares_the_units_with_most_words_of_a_question() -> None:
+    embedder = CountingEmbedder()
+    texts = [f"unit {number}" for number in range(MAX_COMPARED + 4)]
+    words = [0.0] * len(texts)
+    words[-1] = 0.5
+    first, second = EmbeddingScorer(embedder).compare(["unit", "another"], texts, [words, [0.0] * len(texts)])
+    assert embedder.texts == [*texts[:MAX_COMPARED], texts[-1]]
+    for similarities in (first, second):
+        assert list(similarities[MAX_COMPARED:-1]) == [0.0] * 3
+    assert first[-1] > 0
 
 
 def test_embedding_scorer__takes_the_vector_of_the_search() -> None:
     embedder = HashingEmbedder(dimensions=64)
     scorer = EmbeddingScorer(embedder, embed_question=lambda _: embedder.embed_query("one"))
-    (similarities,) = scorer.compare([QUESTION], ["one", "two"])
+    (similarities,) = scorer.compare([QUESTION], ["one", "two"], [[0.0, 0.0]])
     assert similarities == pytest.approx([1.0, float(similarities[1])])
 
 
@@ -178,4 +190,4 @@ def test_reranking_scorer__refuses_a_number_of_scores_that_is_not_that_of_the_un
             return [0.5] * (len(passages) - 1)
 
     with pytest.raises(ModelError, match="one finite score"):
-        RerankingScorer(Short(), 8).compare([QUESTION], ["one", "two"])
+        RerankingScorer(Short(), 8).compare([QUESTION], ["one", "two"], [[0.0, 0.0]])
