@@ -36,6 +36,7 @@ def test_init__writes_commented_settings_that_work_here(kosmos: Run, tmp_path: P
             "reranking": {"enabled": False},
         },
         "database": {"data_dir": str(tmp_path / "my data")},
+        "ingestion": {"keep_originals": False},
         "service": {"development": {"tenant": "default"}},
     }
     lines = text.splitlines()

@@ -32,6 +32,7 @@ _CODES = {
 }  # fmt: skip
 """ISO 639-1 codes of text search configurations."""
 _TENANT = "default"
+_ORIGINALS_NOTE = "With true, the console shows the pages of PDF files. Set it before you ingest."
 _TENANT_NOTE = "Users of this machine need no key. Set it to null, and create keys, before you serve others."
 
 
@@ -118,7 +119,7 @@ def _choose(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
         for key, origin in origins.items()
         if key.startswith("rag.embedding.") and origin.level == "environment" and not key.endswith("api_key")
     }
-    notes = {"service.development.tenant": _TENANT_NOTE}
+    notes = {"service.development.tenant": _TENANT_NOTE, "ingestion.keep_originals": _ORIGINALS_NOTE}
     if settings.rag.embedding.url is None:
         if "rag.embedding.model" not in {*values, *arguments}:
             values |= _choose_embedding(settings)
@@ -131,6 +132,7 @@ def _choose(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     if settings.database.url == EMBEDDED:
         values["database.data_dir"] = str(_choose_data_dir(settings))
     values["service.development.tenant"] = _TENANT
+    values["ingestion.keep_originals"] = settings.ingestion.keep_originals
     return values | arguments, notes
 
 

@@ -7,6 +7,7 @@ from urllib.parse import quote as quote_url
 
 from markupsafe import Markup
 
+from kosmos_rag.apps.http.console.document_text import join_wrapped_lines
 from kosmos_rag.apps.http.console.links import Span, source_url
 from kosmos_rag.apps.http.console.markdown import (
     UNSUPPORTED,
@@ -123,7 +124,7 @@ def _sources(passages: Sequence[ContextPassage], quotes: Mapping[int, Sequence[_
             title=citation.title,
             source=citation.source,
             place=_format_cited_places(citation, [quote for quote, _ in quotes.get(citation.index, ())]),
-            text=passage.text,
+            text=passage.text if citation.page_start is None else join_wrapped_lines(passage.text),
             href=_url(citation, quotes),
             web_address=_web_address(citation),
             cited=citation.index in quotes,

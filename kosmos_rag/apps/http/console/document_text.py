@@ -35,6 +35,10 @@ _LINK_END = re.compile(
 _BREAK = re.compile(r"[ \t]*\\?\n[ \t]*")
 _PIPE = re.compile(r"(?<!\\)\|")
 _BEFORE_TABLE = re.compile(r"[\s>]*(?:(?:[-+*]|\d{1,9}[.)])\s+)*")
+_FILLED = 0.8
+"""Share of the longest line from which a line is full: letters have several widths."""
+_LEAST_WIDTH = 40
+"""Characters of a line from which a block is prose: addresses and verses have shorter ones."""
 _ITEM = re.compile(r"(?:-|(\d{1,9})[.)])[ \t]+(?=\S)")
 _COLUMN_SIGN = " | "
 _MAX_COLUMNS, _MAX_CAPTIONS, _MAX_NAME_CHARS = 60, 2, 60
@@ -353,7 +357,33 @@ def _join_lines(block: Sequence[_Line]) -> tuple[str, Sequence[int], Span]:
 
 
 def _write(block: Sequence[_Line], writer: _Writer) -> str:
-    return writer.write(*_join_lines(block))
+    text, offsets, span = _join_lines(block)
+    return writer.write(_join_wrapped(text.split("\n")), offsets, span)
+
+
+def join_wrapped_lines(text: str) -> str:
+    """Replace the line breaks of wrapped paragraphs by spaces; the length stays.
+
+    PDF files have one at the end of each line. Those of lists, tables and code stay.
+    """
+    joined = text
+    for block, _ in _split(text, {}):
+        is_paragraph = not (_ITEM.match(block[0].text) or _find_table(block))
+        if is_paragraph and not any(line.text.startswith(("  ", "\t")) for line in block):
+            start, end = block[0].start, block[-1].span[1]
+            joined = joined[:start] + _join_wrapped([line.text for line in block]) + joined[end:]
+    return joined
+
+
+def _join_wrapped(lines: Sequence[str]) -> str:
+    """Join lines by a space where the next word did not fit, else by a line break."""
+    width = max(map(len, lines))
+    parts = [lines[0]]
+    for line, following in pairwise(lines):
+        word = following.split(maxsplit=1)[0] if following.strip() else ""
+        is_wrapped = len(line) + 1 + len(word) > _FILLED * width and width >= _LEAST_WIDTH and word[:1].isalnum()
+        parts += [" " if is_wrapped and not line.endswith(":") else "\n", following]
+    return "".join(parts)
 
 
 def _pre(text: str, offsets: Sequence[int] | None, block: Span, writer: _Writer) -> str:

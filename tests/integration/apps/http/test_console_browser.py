@@ -56,7 +56,17 @@ HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 WRITTEN = f"## Leave\n\n- **{SENTENCE[:-1]}** [1].\n- The moon belongs to the company [1].\n\n{HOSTILE} [1]"
 _KEPT: list[object] = []
 MISSING = "/no/such/page"
-PAGES = ("/", "/inspector", "/documents", "/jobs", "/evaluations", "/monitor", "/usage", "/health")
+PAGES = (
+    "/",
+    "/inspector",
+    "/documents",
+    "/jobs",
+    "/access?reader=anna",
+    "/evaluations",
+    "/monitor",
+    "/usage",
+    "/health",
+)
 
 
 class Writer:
@@ -206,6 +216,23 @@ def test_answer__streams_as_text_with_links_and_leads_to_its_sources(browser: "B
         assert page.locator(".answer").count() == 2
         assert [question for question, _ in _turns(page)] == [QUESTION, "And per month?"]
         page.goto(page.get_attribute(".answer .text a.marker >> nth=0", "href") or "/")
+
+
+def test_preview__does_not_cover_the_source_that_is_shown(browser: "Browser", served: Running) -> None:
+    with opened(browser, served) as page:
+        _ask(page)
+        markers = page.locator(".answer .text a.marker")
+        markers.first.click()
+        page.wait_for_selector("#reader article")
+        place = markers.first.bounding_box()
+        assert place
+        page.mouse.move(place["x"] + 3, place["y"] + 3)
+        assert page.locator("#preview").is_hidden(), "its source is shown already"
+        markers.last.hover()
+        card, panel = page.locator("#preview").bounding_box(), page.locator("#reader").bounding_box()
+        assert card
+        assert panel
+        assert card["x"] + card["width"] < panel["x"]
 
 
 def test_citation_of_a_pdf__shows_the_page_with_its_lines_marked(browser: "Browser", served: Running) -> None:

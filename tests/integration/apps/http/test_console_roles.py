@@ -2,14 +2,15 @@
 
 import re
 import uuid
+from collections.abc import Iterable
 from html import unescape
 
 import pytest
-from fastapi.routing import APIRoute
 
 from kosmos_rag import SourceDocument
-from kosmos_rag.apps.http.app import _build_app
+from kosmos_rag.apps.http.app import create_app
 from kosmos_rag.apps.http.console.pages import PageRoute
+from kosmos_rag.apps.http.wings import load_http_wings
 from tests.integration.apps.http.console_visits import extract_text, visitor
 from tests.integration.apps.http.serving import Running
 
@@ -46,12 +47,9 @@ SCOPES = {
     "GET /access/documents/{document_id}": ADMIN,
     "GET /access/export/{kind}": ADMIN,
     "POST /view-as": ADMIN,
-    "GET /evaluations": ADMIN,
-    "GET /monitor": ADMIN,
-    "GET /usage": ADMIN,
-    "GET /usage.csv": ADMIN,
 }
-"""The scope of each route of the console."""
+"""The scope of each route of the console, without those of wings, which are for administrators."""
+LINKS = [link for wing in load_http_wings() for link in wing.links]
 OPEN, HR = "open.md", "hr.md"
 
 
@@ -66,25 +64,30 @@ def served(running: Running, tenant_name: str) -> Running:
     return running
 
 
-def _routes() -> list[str]:
-    routes = [route for route in _build_app().routes if isinstance(route, APIRoute) and isinstance(route, PageRoute)]
-    return [f"{method} {route.path}" for route in routes for method in sorted(route.methods or ())]
+def _list_routes(routes: Iterable[object]) -> set[str]:
+    pages = [route for route in routes if isinstance(route, PageRoute)]
+    return {f"{method} {route.path}" for route in pages for method in route.methods or ()}
 
 
-def test_routes__of_the_console_have_a_scope() -> None:
-    assert set(_routes()) == WITHOUT_SCOPE | set(SCOPES)
+OF_WINGS = {route for wing in load_http_wings() for router in wing.routers for route in _list_routes(router.routes)}
+
+
+def test_routes__of_the_console_have_a_scope(running: Running) -> None:
+    routes = _list_routes(create_app(running.service).routes)
+    assert routes - OF_WINGS == WITHOUT_SCOPE | set(SCOPES)
 
 
 @pytest.mark.parametrize("scopes", [(READ,), (INGEST,), (READ, INGEST), (ADMIN,)], ids="+".join)
 def test_role__is_shown_what_it_may_do_and_refused_the_rest(served: Running, scopes: tuple[str, ...]) -> None:
     """A caller without the scope of a page is refused its route, and sees no link and no form that leads there."""
     with visitor(served, *scopes) as client:
-        for route, scope in SCOPES.items():
+        for route, scope in (SCOPES | dict.fromkeys(OF_WINGS, ADMIN)).items():
             method, _, path = route.partition(" ")
             if scope not in scopes and ADMIN not in scopes:
                 response = client.request(method, re.sub(r"\{\w+\}", str(uuid.UUID(int=1)), path))
                 assert response.status_code == 403, route
-        pages = [client.get(path) for path in ("/", "/documents", "/jobs", "/health", "/access", "/monitor", "/usage")]
+        paths = ["/", "/documents", "/jobs", "/health", "/access", *(link.path for link in LINKS)]
+        pages = [client.get(path) for path in paths]
         allowed = [page for page in pages if page.status_code == 200]
         assert allowed
         links = {link for page in allowed for link in re.findall(r'href="(/[^"#]*)"', page.text)}
@@ -93,7 +96,8 @@ def test_role__is_shown_what_it_may_do_and_refused_the_rest(served: Running, sco
         forms = {form for page in allowed for form in re.findall(r'method="post" action="([^"]*)"', page.text)}
         for action in sorted(forms - {"/sign-out"}):
             name = re.sub(r"[0-9a-f]{8}-[0-9a-f-]{27}", "{document_id}", action)
-            assert f"POST {name}" in WITHOUT_SCOPE or SCOPES[f"POST {name}"] in scopes or ADMIN in scopes, action
+            scope = SCOPES.get(f"POST {name}", ADMIN)
+            assert f"POST {name}" in WITHOUT_SCOPE or scope in scopes or ADMIN in scopes, action
 
 
 def test_view__shows_what_the_reader_may_read_and_changes_nothing(served: Running) -> None:

@@ -208,7 +208,7 @@ addEventListener("scroll", () => hidePreview(), { passive: true });
 function showPreview(marker) {
   const passages = [...marker.closest(".answer").querySelectorAll("[data-passage]")];
   const passage = passages.find((item) => item.dataset.passage === marker.textContent);
-  if (!passage) return;
+  if (!passage || marker === openLink) return; // its source is shown already
   marker.removeAttribute("title");
   marker.setAttribute("aria-describedby", "preview");
   preview.replaceChildren(
@@ -219,7 +219,8 @@ function showPreview(marker) {
   preview.hidden = false;
   const at = marker.getBoundingClientRect();
   const below = at.bottom + preview.offsetHeight + 12 < innerHeight;
-  preview.style.left = `${Math.max(8, Math.min(at.left, innerWidth - preview.offsetWidth - 8))}px`;
+  const edge = reader.hidden ? innerWidth : reader.getBoundingClientRect().left; // the source stays visible
+  preview.style.left = `${Math.max(8, Math.min(at.left, edge - preview.offsetWidth - 8))}px`;
   preview.style.top = `${below ? at.bottom + 6 : Math.max(8, at.top - preview.offsetHeight - 6)}px`;
 }
 
