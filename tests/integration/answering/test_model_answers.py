@@ -356,6 +356,7 @@ def test_log__has_the_question_that_was_searched_for(by_model: Opened, chat: Cha
         assert (failed.question, failed.question_sha256, failed.times) == (QUESTION, plain.question_sha256, 2)
 
 
+@pytest.mark.usefixtures("tenant_name")
 def test_engine__without_a_language_model_is_refused(settings: Settings) -> None:
     with (
         pytest.raises(ConfigError, match=r"mode=generative needs a language model; set language_model\.url"),
@@ -364,6 +365,7 @@ def test_engine__without_a_language_model_is_refused(settings: Settings) -> None
         pytest.fail("an engine without a language model was built")
 
 
+@pytest.mark.usefixtures("tenant_name")
 def test_engine__with_a_broken_template_is_refused(by_model: Opened, tmp_path: Any) -> None:
     file = tmp_path / "mine.j2"
     file.write_text("{% block system %}{{ rules }}{% endblock %}{% block user %}{% endblock %}")

@@ -19,6 +19,8 @@ from kosmos_rag.storage.tenants import tenant
 from tests.integration.indexing.row_counts import count_rows
 from tests.integration.variants import changed
 
+pytestmark = pytest.mark.emptied_database
+
 ACME = tenant("acme").id
 
 

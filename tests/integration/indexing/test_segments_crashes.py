@@ -27,6 +27,8 @@ from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.indexing.row_counts import count_rows
 
+pytestmark = pytest.mark.emptied_database
+
 ACME = tenant("acme").id
 
 

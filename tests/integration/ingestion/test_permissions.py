@@ -407,6 +407,7 @@ def test_whole_lists__that_get_the_same_readers_are_merged(engine: Engine, write
     assert sources <= {hit.source for hit in hits if hit.lexical_score is not None}
 
 
+@pytest.mark.usefixtures("tenant_name")
 def test_source_with_a_feed__gives_its_documents_no_readers(tmp_path: Path, settings: Settings, write: Write) -> None:
     (tmp_path / "a.txt").write_text("churn")
     spec = {"kind": "folder", "path": str(tmp_path / "a.txt"), "permissions": write({}, {"a": []})}

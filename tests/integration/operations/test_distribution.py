@@ -66,12 +66,14 @@ def admin(database: DatabaseSettings) -> Iterator[psycopg.Connection]:
         connection.rollback()
 
 
+@pytest.mark.usefixtures("tenant_name")
 def test_tables__are_each_in_one_class(admin: psycopg.Connection) -> None:
     classes = [*DISTRIBUTED, *LOCAL]
     assert len(set(classes)) == len(classes)
     assert set(classes) == {name for (name,) in admin.execute(_TABLES)}
 
 
+@pytest.mark.usefixtures("tenant_name")
 def test_references__are_ones_that_citus_takes(admin: psycopg.Connection) -> None:
     """Between tables that are placed together, with the tenant in the same place, and no SET NULL or ON UPDATE."""
     references = admin.execute(_REFERENCES).fetchall()
@@ -84,11 +86,13 @@ def test_references__are_ones_that_citus_takes(admin: psycopg.Connection) -> Non
         assert columns.index("tenant_id") == target_columns.index("tenant_id"), (source, target)
 
 
+@pytest.mark.usefixtures("tenant_name")
 def test_unique_keys__hold_the_tenant(admin: psycopg.Connection) -> None:
     for table, columns in admin.execute(_UNIQUE):
         assert "tenant_id" in columns or table in LOCAL, table
 
 
+@pytest.mark.usefixtures("tenant_name")
 def test_functions__of_the_plan_are_those_of_policies_and_rows(admin: psycopg.Connection) -> None:
     policies = " ".join(
         text
@@ -104,6 +108,7 @@ def test_functions__of_the_plan_are_those_of_policies_and_rows(admin: psycopg.Co
         assert row == (signature, False)
 
 
+@pytest.mark.usefixtures("tenant_name")
 def test_plan__puts_tables_after_those_they_refer_to(admin: psycopg.Connection) -> None:
     steps = render(admin, plan(admin))
     place = {
@@ -146,6 +151,7 @@ def test_plan__can_be_run_and_leaves_the_references_as_they_were(engine: Engine,
     assert calls[-truncated - len(ROW_FUNCTIONS) : -truncated] == list(ROW_FUNCTIONS)
 
 
+@pytest.mark.usefixtures("tenant_name")
 def test_distribute__says_what_is_missing(database: DatabaseSettings, empty_database: DatabaseSettings) -> None:
     with pytest.raises(DatabaseNotReady, match="the extension `citus` is missing from this database"):
         distribute_tables(database)
@@ -153,6 +159,7 @@ def test_distribute__says_what_is_missing(database: DatabaseSettings, empty_data
         preview(empty_database.admin_url or "")
 
 
+@pytest.mark.usefixtures("tenant_name")
 def test_migrate__prints_the_plan_and_refuses_what_makes_no_sense(
     database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -176,6 +183,7 @@ def test_migrate__prints_the_plan_and_refuses_what_makes_no_sense(
     assert "needs the newest revision, not base" in run("base", "--distribute")[2]
 
 
+@pytest.mark.usefixtures("tenant_name")
 def test_statements__can_each_be_explained(database: DatabaseSettings) -> None:
     """What tests/citus asks of a distributed server is asked here of a plain one, so that it can be asked."""
     with psycopg.connect(database.worker_url or "") as worker, psycopg.connect(database.url) as reader:

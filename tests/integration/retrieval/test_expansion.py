@@ -149,6 +149,7 @@ def test_synonym__that_the_question_says_in_another_form_is_not_counted_twice(
     assert _by_keywords(result) == _by_keywords(plain)
 
 
+@pytest.mark.usefixtures("tenant_name")
 @pytest.mark.parametrize("text", ["- [churn", "churn: attrition\n", "- [churn, '!']\n", None])
 def test_synonyms_file__that_is_broken_is_refused_when_the_engine_is_built(
     text: str | None, settings: Settings, tmp_path: Path
@@ -311,6 +312,7 @@ def test_language_model__that_fails_at_one_thing_does_the_other(settings: Settin
     assert result.degraded_stages == ("expand",)
 
 
+@pytest.mark.usefixtures("tenant_name")
 @pytest.mark.parametrize("keys", [TWO, HYDE])
 def test_language_model__that_is_missing_is_said_when_the_engine_is_built(
     keys: Mapping[str, object], settings: Settings

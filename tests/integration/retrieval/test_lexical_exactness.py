@@ -240,6 +240,7 @@ class Corpora(RuleBasedStateMachine):
         assert oracle.texts == expected
 
 
+@pytest.mark.emptied_database
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("worlds", [pytest.param(3, id="quick"), pytest.param(20, marks=pytest.mark.slow, id="long")])
 @pytest.mark.parametrize("in_memory", [False, *[True] * HAS_MEMORY_VIEW])

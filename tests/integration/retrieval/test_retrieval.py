@@ -271,6 +271,7 @@ def test_question__that_cannot_be_asked_is_refused(question: str, library: Engin
         library.tenant(tenant_name).search(question)
 
 
+@pytest.mark.usefixtures("tenant_name")
 @pytest.mark.parametrize("name", ["", "Acme", "a b", "a" * 64, "-a", "../a", "ä"])
 def test_tenant__with_a_malformed_name_is_refused(name: str, engine: Engine) -> None:
     """Malformed names of tenants are refused."""

@@ -69,6 +69,7 @@ class World:
         }
 
 
+@pytest.mark.emptied_database
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     "seeds", [range(40), pytest.param(range(40, WORLDS), marks=pytest.mark.slow)], ids=["quick", "the rest"]
@@ -192,6 +193,7 @@ def test_deletion__leaves_the_same_source_of_another_tenant(two_tenants: Engine,
     assert [d.source for d in two_tenants.tenant(f"{tenant_name}-b").documents()] == ["doc"]
 
 
+@pytest.mark.emptied_database
 def test_pool__never_mixes_tenants(settings: Settings, database: DatabaseSettings) -> None:
     small = settings.model_copy(update={"database": database.model_copy(update={"pool_size": 3})})
     names = [f"t{number}" for number in range(10)]

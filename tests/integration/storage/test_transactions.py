@@ -37,6 +37,7 @@ def _count_waits(monkeypatch: pytest.MonkeyPatch) -> list[Wait]:
     return waits
 
 
+@pytest.mark.usefixtures("tenant_name")
 @pytest.mark.parametrize(
     ("append_only", "expected"), [(False, ("repeatable read", "on")), (True, ("read committed", "off"))]
 )
@@ -56,6 +57,7 @@ def test_transaction__sends_its_first_statements_without_waiting(
         assert waits
 
 
+@pytest.mark.usefixtures("tenant_name")
 def test_transaction__that_fails_leaves_a_connection_that_works(engine: Engine) -> None:
     tenant_id = uuid.uuid4()
     for _ in range(2 * engine.settings.database.pool_size):

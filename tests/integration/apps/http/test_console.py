@@ -425,6 +425,7 @@ def test_health__shows_goals_and_what_misses_them(served: Running) -> None:
         assert "maintenance due" not in text
 
 
+@pytest.mark.usefixtures("tenant_name")
 def test_operation_pages__without_the_worker_role_say_so(settings: Settings, signer: Signer) -> None:
     reading = changed(with_tokens(settings, signer), {"database.worker_url": None})
     with (

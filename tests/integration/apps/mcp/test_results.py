@@ -38,6 +38,7 @@ def test_document__is_told_in_whole_lines(text: str, lines: tuple[int, int], tru
     assert result.next_offset == (lines[1] + 1 if text.count("\n") >= lines[1] else None)
 
 
+@pytest.mark.usefixtures("tenant_name")
 def test_crash__over_a_value_of_ours_is_not_laid_at_the_door_of_the_agent(
     engine: Engine, caplog: pytest.LogCaptureFixture
 ) -> None:

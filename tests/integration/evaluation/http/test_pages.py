@@ -94,6 +94,7 @@ def test_monitor__shows_what_is_stored_and_what_fills_it(served: Running) -> Non
         assert "0.900" not in client.get("/health").text
 
 
+@pytest.mark.usefixtures("tenant_name")
 def test_pages__without_the_worker_role_say_so(settings: Settings, signer: Signer) -> None:
     reading = changed(with_tokens(settings, signer), {"database.worker_url": None})
     with (

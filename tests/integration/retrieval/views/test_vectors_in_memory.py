@@ -177,6 +177,7 @@ def test_filter__that_leaves_too_many_is_not_loaded(engines: tuple[Engine, Engin
         assert len(cache._blocks) == blocks
 
 
+@pytest.mark.usefixtures("tenant_name")
 @pytest.mark.parametrize("dimensions", [8, 16, 384, 768])
 def test_inner_products__are_those_of_the_server(database: DatabaseSettings, dimensions: int) -> None:
     vectors = np.random.default_rng(dimensions).normal(size=(200, dimensions))
