@@ -27,7 +27,7 @@ from kosmos_rag.core.names import validate_name
 
 CALLBACK_PATH = "/sign-in/callback"
 """Path of the console to which the provider sends users back."""
-_ATTEMPT_S = 600
+ATTEMPT_S = 600
 """Seconds that a user may take to sign in at the provider."""
 _TIMEOUT_S = 5.0
 _MAX_COOKIE = 3800
@@ -92,10 +92,10 @@ class OpenIdClient:
     def _redirect_uri(self) -> str:
         return self._url + CALLBACK_PATH
 
-    async def begin(self, path: str) -> tuple[str, str]:
+    async def begin(self, path: str) -> tuple[str, SignInAttempt]:
         """Begin to sign a user in.
 
-        Returns the provider's page, and the sealed attempt for the browser. Raises SignInUnavailable.
+        Returns the provider's page, and the attempt for the browser. Raises SignInUnavailable.
 
         Args:
             path: page of the console to show afterwards.
@@ -114,23 +114,39 @@ class OpenIdClient:
             "code_challenge": challenge,
             "code_challenge_method": "S256",
         }
-        return _add_query(provider.authorization_url, parameters), self._attempts.seal(asdict(attempt))
+        return _add_query(provider.authorization_url, parameters), attempt
 
-    async def complete(self, sealed: str | None, response: Mapping[str, str]) -> tuple[Identity, str]:
-        """Complete a sign-in. Returns the user, and the page to show.
+    def seal_attempt(self, attempt: SignInAttempt) -> str:
+        """Return an attempt for a cookie."""
+        return self._attempts.seal(asdict(attempt))
+
+    def open_attempt(self, sealed: str | None, state: str) -> SignInAttempt:
+        """Return the attempt of a state, which this browser has begun.
+
+        Raises NotAuthenticated.
+
+        Args:
+            sealed: the attempt that the browser kept; None where it has none.
+            state: with which the provider sent the browser back.
+        """
+        values = None if sealed is None else self._attempts.open(sealed, max_age_s=ATTEMPT_S)
+        if values is None:
+            raise _refuse("this browser did not begin it, or too long ago")
+        attempt = SignInAttempt(**values)
+        if not hmac.compare_digest(state.encode(), attempt.state.encode()):
+            raise _refuse("the state is of another sign-in")
+        return attempt
+
+    async def complete(self, attempt: SignInAttempt, response: Mapping[str, str]) -> Identity:
+        """Complete a sign-in. Returns the user.
 
         Raises NotAuthenticated, NotPermitted where no group of the user has a grant, SignInUnavailable.
 
         Args:
-            sealed: the attempt that the browser kept; None where it has none.
+            attempt: what `open_attempt` returned.
             response: parameters with which the provider sent the browser back.
         """
-        values = None if sealed is None else self._attempts.open(sealed, max_age_s=_ATTEMPT_S)
-        if values is None:
-            raise _refuse("this browser did not begin it, or too long ago")
-        attempt, provider = SignInAttempt(**values), await self._find_provider()
-        if not hmac.compare_digest(response.get("state", "").encode(), attempt.state.encode()):
-            raise _refuse("the state is of another sign-in")
+        provider = await self._find_provider()
         issuer = response.get("iss", "" if provider.names_issuer else self._issuer)
         if issuer != self._issuer:
             raise _refuse(f"the response is of the issuer {issuer[:200]!r}")
@@ -138,7 +154,7 @@ class OpenIdClient:
             raise _refuse(f"the provider answered {response.get('error', 'without a code')[:200]!r}")
         tokens = await self._exchange(provider, response["code"], attempt.verifier)
         claims = await self._verify(provider, tokens, attempt.nonce)
-        return self._identify(await self._complete_claims(provider, tokens, claims)), attempt.path
+        return self._identify(await self._complete_claims(provider, tokens, claims))
 
     def seal_session(self, identity: Identity) -> str:
         """Return the session of a user for a cookie.

@@ -36,14 +36,12 @@ class Cookie(StrEnum):
     """A key or a token."""
     SESSION = "kosmos-session"
     """The sealed session of a user whom the identity provider signed in."""
-    ATTEMPT = "kosmos-sign-in"
-    """A sealed sign-in that has begun."""
     VIEW = "kosmos-view"
     """The reader as whom an administrator looks. It needs no seal: each page asks for the scope, and is recorded."""
 
     def read(self, request: Request) -> str | None:
         """Return the value of the cookie; None without one."""
-        return request.cookies.get(self._name(request))
+        return request.cookies.get(cookie_name(request, self))
 
     def store(self, request: Request, response: Response, value: str) -> None:
         """Store a value until the browser is closed.
@@ -53,22 +51,16 @@ class Cookie(StrEnum):
             response: the response that sets the cookie.
             value: letters, digits, `.`, `_` and `-`.
         """
-        response.set_cookie(self._name(request), value, **self._attributes(request))
+        response.set_cookie(cookie_name(request, self), value, **cookie_attributes(request, "strict"))
 
     def clear(self, request: Request, response: Response) -> None:
         """Delete the cookie."""
-        response.delete_cookie(self._name(request), **self._attributes(request))
-
-    def _name(self, request: Request) -> str:
-        return f"__Host-{self}" if _is_secure(request) else str(self)
-
-    def _attributes(self, request: Request) -> "_Attributes":
-        # The provider sends the browser back: with "strict", the attempt would stay behind.
-        same_site: Literal["lax", "strict"] = "lax" if self is Cookie.ATTEMPT else "strict"
-        return {"path": "/", "httponly": True, "samesite": same_site, "secure": _is_secure(request)}
+        response.delete_cookie(cookie_name(request, self), **cookie_attributes(request, "strict"))
 
 
-class _Attributes(TypedDict):
+class CookieAttributes(TypedDict):
+    """Attributes of a cookie."""
+
     path: str
     httponly: bool
     samesite: Literal["lax", "strict"]
@@ -81,9 +73,23 @@ def is_signed_in(request: Request) -> bool:
 
 
 def end_session(request: Request, response: Response) -> None:
-    """Delete the cookies."""
+    """Delete the cookies that the request sent.
+
+    A link from another site sends none, and must not end the session of the other tabs.
+    """
     for cookie in Cookie:
-        cookie.clear(request, response)
+        if cookie.read(request) is not None:
+            cookie.clear(request, response)
+
+
+def cookie_name(request: Request, name: str) -> str:
+    """Return the name of a cookie; with TLS, that of a cookie which no other host can set."""
+    return f"__Host-{name}" if _is_secure(request) else str(name)
+
+
+def cookie_attributes(request: Request, same_site: Literal["lax", "strict"]) -> CookieAttributes:
+    """Return the attributes of a cookie that no script can read."""
+    return {"path": "/", "httponly": True, "samesite": same_site, "secure": _is_secure(request)}
 
 
 def _is_secure(request: Request) -> bool:

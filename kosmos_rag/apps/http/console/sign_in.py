@@ -1,5 +1,6 @@
 """Pages of the console for signing in and out."""
 
+from contextlib import AbstractContextManager
 from http import HTTPStatus
 from typing import Annotated
 
@@ -7,6 +8,7 @@ from fastapi import APIRouter, Query, Request, Response
 
 from kosmos_rag.apps.auth.openid import CALLBACK_PATH, OpenIdClient
 from kosmos_rag.apps.errors import NotAuthenticated
+from kosmos_rag.apps.http.console.attempts import clear_attempt, read_attempt, store_attempt
 from kosmos_rag.apps.http.console.pages import (
     PageRoute,
     get_service,
@@ -50,29 +52,34 @@ async def sign_in(request: Request) -> Response:
 @router.get("/sign-in/openid")
 async def begin(request: Request, path: Next = "") -> Response:
     """Send the browser to the identity provider."""
-    url, attempt = await _require_client(request).begin(path if is_local_path(path) else "")
+    client = _require_client(request)
+    with _count_failed_sign_ins(request):
+        url, attempt = await client.begin(path if is_local_path(path) else "")
     response = redirect(url)
-    Cookie.ATTEMPT.store(request, response, attempt)
+    store_attempt(request, response, attempt.state, client.seal_attempt(attempt))
     return response
 
 
 @router.get(CALLBACK_PATH)
 async def complete(request: Request) -> Response:
     """Complete a sign-in with the response of the identity provider."""
-    client, service = _require_client(request), get_service(request)
-    address = request.client.host if request.client else None
+    client, state = _require_client(request), request.query_params.get("state", "")
     try:
-        with service.rate_limiter.count_refused_credentials(address):
-            identity, path = await client.complete(Cookie.ATTEMPT.read(request), request.query_params)
+        # Any page can make a browser send a response that it did not ask for: that is nobody's failed sign-in.
+        attempt = client.open_attempt(read_attempt(request, state), state)
     except NotAuthenticated:
-        message = "The sign-in did not succeed. Begin again."
-        response = _render_form(request, "", message, HTTPStatus.UNAUTHORIZED)
-        Cookie.ATTEMPT.clear(request, response)
+        return _render_refusal(request)
+    try:
+        with _count_failed_sign_ins(request):
+            identity = await client.complete(attempt, request.query_params)
+    except NotAuthenticated:
+        response = _render_refusal(request)
+        clear_attempt(request, response, state)
         return response
     # A redirect would leave the new cookie behind: the browser comes from another site. A page that continues does not.
-    response = render_page(request, "forward.html", title="Signed in", url=path or home_path(identity))
+    response = render_page(request, "forward.html", title="Signed in", url=attempt.path or home_path(identity))
+    clear_attempt(request, response, state)
     Cookie.VIEW.clear(request, response)
-    Cookie.ATTEMPT.clear(request, response)
     Cookie.CREDENTIALS.clear(request, response)
     Cookie.SESSION.store(request, response, client.seal_session(identity))
     return response
@@ -96,6 +103,15 @@ def _require_client(request: Request) -> OpenIdClient:
     if client is None:
         raise NotFound("this service offers no sign-in by OpenID Connect; sign in with a key or a token")
     return client
+
+
+def _count_failed_sign_ins(request: Request) -> AbstractContextManager[None]:
+    address = request.client.host if request.client else None
+    return get_service(request).rate_limiter.count_failed_sign_ins(address)
+
+
+def _render_refusal(request: Request) -> Response:
+    return _render_form(request, "", "The sign-in did not succeed. Begin again.", HTTPStatus.UNAUTHORIZED)
 
 
 def _render_form(request: Request, path: str, message: str | None, status: int = HTTPStatus.OK) -> Response:

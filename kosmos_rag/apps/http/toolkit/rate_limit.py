@@ -14,7 +14,7 @@ from ipaddress import IPv6Address, ip_address, ip_network
 from typing import TypeAlias
 
 from kosmos_rag.apps.auth.identity import Identity
-from kosmos_rag.apps.errors import NotAuthenticated, TooManyRequests
+from kosmos_rag.apps.errors import NotAuthenticated, SignInUnavailable, TooManyRequests
 from kosmos_rag.core.config import ServiceSettings
 
 _NETWORK_BITS = 64
@@ -133,6 +133,27 @@ class RateLimiter:
             yield
         except NotAuthenticated:
             self._require(limit, key)
+            self._counter.add((limit.name, *key))
+            raise
+
+    @contextmanager
+    def count_failed_sign_ins(self, address: str | None) -> Iterator[None]:
+        """Count sign-ins that the identity provider refused, or could not answer, by client address.
+
+        They count apart from refused credentials. Raises TooManyRequests before the block runs.
+
+        Args:
+            address: the client's address; None is not counted.
+        """
+        limit = self._limits.get("address")
+        if limit is None or address is None:
+            yield
+            return
+        key = (_address_key(address), "sign-in")
+        self._require(limit, key)
+        try:
+            yield
+        except (NotAuthenticated, SignInUnavailable):
             self._counter.add((limit.name, *key))
             raise
 

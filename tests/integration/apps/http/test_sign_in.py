@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from html import unescape
 from typing import Any
@@ -15,7 +15,9 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.apps.auth.openid import OpenIdClient
-from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.apps.http.toolkit.rate_limit import RateLimiter
+from kosmos_rag.core.config import DatabaseSettings, ServiceSettings
+from kosmos_rag.core.config.service import RateSettings
 from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.apps.http.console_visits import OWN
@@ -60,6 +62,20 @@ def served(signed_service: Running, provider: IdentityProvider, tenant_name: str
     return use_provider(signed_service, provider, tenant_name)
 
 
+@pytest.fixture
+def limit_refusals(signed_service: Running) -> Iterator[Callable[..., None]]:
+    """Count refusals from now on, with the rates of the settings or others."""
+    service = signed_service.service
+    unlimited = service.rate_limiter
+
+    def start(**rates: int) -> None:
+        limiter = RateLimiter(ServiceSettings(rates=RateSettings(**rates)))
+        object.__setattr__(service, "rate_limiter", limiter)
+
+    yield start
+    object.__setattr__(service, "rate_limiter", unlimited)
+
+
 def use_provider(service: Running, provider: IdentityProvider, tenant_name: str, **values: Any) -> Running:
     settings = provider.settings(CONSOLE, **({"tenant": tenant_name} | values))
     client = OpenIdClient(changed(service.service.settings, {"service.openid": settings}))
@@ -96,6 +112,11 @@ class Visitor:
 
     def sign_in(self, path: str = "") -> httpx.Response:
         return self.client.get(self.authorize(self.begin(path)))
+
+    @property
+    def attempts(self) -> dict[str, str]:
+        """The cookies of sign-ins that have begun."""
+        return {name: value for name, value in self.client.cookies.items() if name.startswith("kosmos-sign-in-")}
 
 
 def forward_url(page: httpx.Response) -> str:
@@ -140,11 +161,11 @@ def test_cookies__are_for_the_console_alone_and_no_script_reads_them(served: Run
         cookies = page.headers.get_list("set-cookie")
         (session,) = [cookie for cookie in cookies if cookie.startswith("kosmos-session=g")]
         assert {"httponly", "samesite=strict", "path=/"} <= set(session.lower().split("; "))
-        assert any(cookie.startswith('kosmos-sign-in="";') for cookie in cookies)
+        assert any(re.match('kosmos-sign-in-[0-9a-f]{16}="";', cookie) for cookie in cookies)
         assert page.headers["cache-control"] == "no-store"
         assert visitor.client.post("/v1/search", json={"question": "?"}).status_code == 401
         beyond = visitor.client.get("/sign-in/openid", headers={"host": "kosmos.example"}).headers["set-cookie"]
-        assert beyond.startswith("__Host-kosmos-sign-in=")
+        assert beyond.startswith("__Host-kosmos-sign-in-")
         assert "; secure" in beyond.lower()
 
 
@@ -261,15 +282,84 @@ def test_code__counts_once(served: Running) -> None:
         assert visitor.client.get(again).status_code == 401
 
 
-def test_state__is_of_one_browser(served: Running) -> None:
+def test_state__is_of_one_browser(served: Running, caplog: pytest.LogCaptureFixture) -> None:
     """The response of the identity provider counts only in the browser that began the sign-in."""
+
+    def refuse(path: str) -> str:
+        caplog.clear()
+        assert victim.client.get(path).status_code == 401
+        (message,) = [record.getMessage() for record in caplog.records if record.name.endswith("auth.openid")]
+        return message.removeprefix("a sign-in was refused: ")
+
+    nothing, another = "this browser did not begin it, or too long ago", "the state is of another sign-in"
     with Visitor(served) as visitor, Visitor(served) as victim:
         response = visitor.authorize(visitor.begin())
-        assert victim.client.get(response).status_code == 401, "it began nothing"
+        assert refuse(response) == nothing
         victim.begin()
-        assert victim.client.get(response).status_code == 401, "it began another one"
-        assert victim.client.get("/sign-in/callback").status_code == 401
+        assert refuse(response) == nothing
+        assert refuse("/sign-in/callback") == nothing
+        ((own_name, own_attempt),) = victim.attempts.items()
+        (name,) = visitor.attempts
+        assert name != own_name
+        victim.client.cookies.set(name, own_attempt, domain="127.0.0.1")
+        assert refuse(response) == another
         assert visitor.client.get(response).status_code == 200
+
+
+def test_callback__without_an_attempt_counts_for_nobody(served: Running, limit_refusals: Callable[..., None]) -> None:
+    """A response that no browser has asked for locks nobody out: any page can send it."""
+    limit_refusals()
+    key = served.key("mine", "read")
+    with Visitor(served) as visitor:
+        for _ in range(62):
+            assert visitor.client.get("/sign-in/callback").status_code == 401
+        assert visitor.client.post("/sign-in", data={"credentials": key}).status_code == 303
+        assert visitor.sign_in().status_code == 200
+
+
+def test_callback__that_the_provider_refuses_counts_for_sign_ins_alone(
+    served: Running, limit_refusals: Callable[..., None]
+) -> None:
+    limit_refusals(refused_per_minute=3)
+    key = served.key("mine", "read")
+    with Visitor(served) as visitor:
+        for _ in range(3):
+            (state,) = parse_qs(urlsplit(visitor.begin()).query)["state"]
+            wrong = "/sign-in/callback?" + urlencode({"code": "wrong", "state": state})
+            assert visitor.client.get(wrong).status_code == 401
+        page = visitor.client.get("/sign-in/openid")
+        assert page.status_code == 429
+        assert int(page.headers["retry-after"]) <= 60
+        assert visitor.client.post("/sign-in", data={"credentials": key}).status_code == 303
+
+
+def test_sign_in__of_two_tabs_succeeds_in_both(served: Running) -> None:
+    with Visitor(served) as visitor:
+        first, second = visitor.begin("/documents"), visitor.begin("/health")
+        assert visitor.client.get("/sign-in/callback?state=of-another-site").status_code == 401
+        assert forward_url(visitor.client.get(visitor.authorize(second))) == "/health"
+        assert forward_url(visitor.client.get(visitor.authorize(first))) == "/documents"
+        assert visitor.attempts == {}
+
+
+def test_sign_in__that_is_begun_often_leaves_room_for_other_headers(served: Running) -> None:
+    with Visitor(served) as visitor:
+        urls = [visitor.begin("/documents?" + "x" * 1900) for _ in range(12)]
+        assert sum(map(len, visitor.attempts.values())) < 8_000
+        assert visitor.client.get(visitor.authorize(urls[-1])).status_code == 200
+
+
+def test_page__without_the_cookies_of_the_browser_ends_nothing(served: Running) -> None:
+    """A link from another site brings no strict cookies, and the other tabs stay signed in."""
+    with Visitor(served) as visitor, Visitor(served) as stranger:
+        visitor.begin()
+        stranger.client.cookies.update(visitor.attempts)
+        page = stranger.client.get("/documents")
+        assert page.status_code == 303
+        assert "set-cookie" not in page.headers
+        stranger.client.cookies.set("kosmos-session", "over", domain="127.0.0.1")
+        (cleared,) = stranger.client.get("/documents").headers.get_list("set-cookie")
+        assert cleared.startswith('kosmos-session="";')
 
 
 def test_response__of_another_issuer_or_with_an_error_is_refused(served: Running, provider: IdentityProvider) -> None:
@@ -290,7 +380,7 @@ def test_session__of_another_secret_or_purpose_or_time_is_none(
         visitor.sign_in()
         session = visitor.client.cookies["kosmos-session"]
         visitor.begin()
-        attempt = visitor.client.cookies["kosmos-sign-in"]
+        (attempt,) = visitor.attempts.values()
         forged = use_provider(served, provider, served.tenant_name, session_secret="t" * 32).service.openid
         assert forged is not None
         identity = OpenIdClient(served.service.settings).open_session(session)
