@@ -376,7 +376,7 @@ def join_wrapped_lines(text: str) -> str:
 
 
 def _join_wrapped(lines: Sequence[str]) -> str:
-    """Join lines by a space where the next word did not fit, else by a line break."""
+    """Join lines by a space where the next word did not fit."""
     width = max(map(len, lines))
     parts = [lines[0]]
     for line, following in pairwise(lines):
