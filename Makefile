@@ -11,7 +11,7 @@ PEERS_STAMP := $(PEERS_VENV)/.installed
 PARSERS_VENV := .venv-parsers
 PARSERS_STAMP := $(PARSERS_VENV)/.installed
 
-.PHONY: demo test lint test-slow test-reliability test-simulation test-citus test-console console-images check dist lock sbom bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-filters bench-analytics bench-corporate bench-permissions bench-citus bench-audit bench-console bench-schema bench-schema-full bench-service bench-fairness bench-slo bench-start docs models-mpnet clean
+.PHONY: demo test lint test-slow test-reliability test-simulation test-citus test-console client-typescript console-images check dist lock sbom bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-filters bench-analytics bench-corporate bench-permissions bench-citus bench-audit bench-console bench-schema bench-schema-full bench-service bench-fairness bench-slo bench-start docs models-mpnet clean
 
 # What pip installs PyTorch with, for the tests and benchmarks. On Linux the public index has builds for NVIDIA GPUs alone, which
 # take several gigabytes. pytorch.org/get-started has the address of the index of builds for processors:
@@ -98,6 +98,13 @@ test-citus: $(STAMP)
 # In headless Chromium, which CHROMIUM names where it is not on the path. Without it all is skipped.
 test-console: $(STAMP)
 	$(BIN)/python -m pytest -rs -s tests/unit/apps/console tests/integration/apps/http/test_console.py tests/integration/apps/http/test_console_browser.py
+
+# The TypeScript client, from the OpenAPI document: types in src/schema.ts, and JavaScript in dist/. Needs Node and npm.
+client-typescript: $(STAMP)
+	npm ci --silent --no-audit --no-fund --prefix clients/typescript
+	$(BIN)/python -m kosmos_rag.apps.http > clients/typescript/openapi.json
+	npm run --silent --prefix clients/typescript generate
+	npm run --silent --prefix clients/typescript build
 
 # The pictures of docs/console.md.
 console-images: $(STAMP)
