@@ -152,9 +152,11 @@ def _place(line: Sequence[Run], columns: Columns) -> Row:
     for run, following in zip(line, [*line[1:], line[-1]], strict=True):
         # A currency sign is before its number, wherever it is.
         place = following if _CURRENCY.fullmatch(run.text.strip()) else run
-        overlaps = [_overlap(place, column) for column in columns]
-        best = max(range(len(columns)), key=overlaps.__getitem__)
-        covered = [at for at, overlap in enumerate(overlaps) if overlap > 0.5 * (columns[at][1] - columns[at][0])]
+        left, right = place.left, place.right
+        # As `_overlap` has it, which would be called most often of all functions.
+        overlaps = [(right if right < end else end) - (left if left > start else start) for start, end in columns]
+        best = overlaps.index(max(overlaps))
+        covered = [at for at, (start, end) in enumerate(columns) if overlaps[at] > 0.5 * (end - start)]
         if len(covered) > 1:
             best = covered[0]
             row.spans[best] = covered[-1] - covered[0] + 1

@@ -33,8 +33,8 @@ def find_common_columns(
     """
     if _is_title_row(lines, following) or _has_names(following, lines[0]):
         return None
-    leading = takewhile(lambda line: not has_values(line), following)
-    if any(_are_names(line, lines, columns) for line in leading):
+    leading = list(takewhile(lambda line: not has_values(line), following))
+    if leading and _have_names(leading, lines, columns):
         return None
     row_cells = find_columns(following)
     if len(row_cells) > len(columns):
@@ -112,14 +112,15 @@ def has_values(line: Sequence[Run | Line]) -> bool:
     return any(is_value(cell.text) or is_blank_value(cell.text) for cell in line[1:])
 
 
-def _are_names(line: Sequence[Run], lines: Sequence[Sequence[Run]], columns: Columns) -> bool:
-    """Return whether words are below most columns of numbers of the rows above them."""
+def _have_names(words: Sequence[Sequence[Run]], lines: Sequence[Sequence[Run]], columns: Columns) -> bool:
+    """Return whether a line of words is below most columns of numbers of other rows."""
     if len(columns) < 2:
         return False
     rows = cells.place_rows(lines, columns)
     numeric = {column for column in range(1, len(columns)) if is_numeric(rows, column)}
-    below = numeric & cells.place_rows([line], columns)[0].cells.keys()
-    return len(numeric) > 1 and 2 * len(below) > len(numeric)
+    if len(numeric) < 2:
+        return False
+    return any(2 * len(numeric & cells.place_rows([line], columns)[0].cells.keys()) > len(numeric) for line in words)
 
 
 def _styles(line: Sequence[Run]) -> set[tuple[float, bool]]:

@@ -121,9 +121,12 @@ class TableFinder:
         lines = rows[index].lines
         if len(lines) > 1 or index + 1 >= len(rows):
             return False
-        below = rows[index + 1].lines
-        others = [line.style for row in rows for line in row.lines if len(row.lines) > 1]
-        return len(below) > 1 and (lines[0].style not in others or (index > 0 and lines[0].bold and not below[0].bold))
+        first, below = lines[0], rows[index + 1].lines
+        if len(below) < 2:
+            return False
+        if index and first.bold and not below[0].bold:
+            return True
+        return all(item.style != first.style for row in rows if len(row.lines) > 1 for item in row.lines)
 
     def _wide_rules(self, box: Box, top: float, bottom: float) -> list[float]:
         """Return the places of the ruled lines across an area between two levels."""

@@ -219,7 +219,11 @@ class LayerReader:
 
         The box of a character shows with one call whether its size or its baseline differs from those of the last one.
         """
-        loose, indexes = self._loose, self._indexes(first, len(words))
+        loose, indexes, turn = self._loose, self._indexes(first, len(words)), style.turn
+        layer, read_box = self._layer, self._raw.FPDFText_GetLooseCharBox
+        all_walls = [turn_box(wall, turn) if turn else wall for wall in self._walls[turn % 2]]
+        walls: list[tuple[float, float]] = []
+        """Left and right of those at the height of the character."""
         letters: list[str] = []
         left = right = bottom = top = 0.0
         start = first
@@ -229,26 +233,28 @@ class LayerReader:
                 if letters and letters[-1] != " ":
                     letters.append(" ")
                 continue
-            self._raw.FPDFText_GetLooseCharBox(self._layer, index, loose)
-            box = (
-                loose if not style.turn else turn_box(Box(loose.left, loose.bottom, loose.right, loose.top), style.turn)
-            )
-            if box.bottom != bottom or box.top != top:
-                bottom, top = box.bottom, box.top
+            read_box(layer, index, loose)
+            box = Box(loose.left, loose.bottom, loose.right, loose.top)
+            if turn:
+                box = turn_box(box, turn)
+            box_left, box_bottom, box_right, box_top = box
+            if box_bottom != bottom or box_top != top:
+                bottom, top = box_bottom, box_top
                 own_size, _ = self._size(index)
-                own_baseline = self._baseline(index, style.turn)
+                own_baseline = self._baseline(index, turn)
+                walls = [(wall.left, wall.right) for wall in all_walls if bottom < wall.top and wall.bottom < top]
             if letters and (
                 own_size != size
                 or abs(own_baseline - baseline) > 0.05 * style.size
-                or self._are_apart(right, letters[-1], box, character, style)
+                or self._are_apart(right, letters[-1], box_left, character, style.size, walls)
             ):
                 text = _join_surrogates("".join(letters))
                 yield Run(text, left, right, baseline, size, style.bold, start=None if style.turn else start)
                 letters = []
             if not letters:
-                left, size, baseline, start = box.left, own_size, own_baseline, index
+                left, size, baseline, start = box_left, own_size, own_baseline, index
             letters.append(character)
-            right = box.right
+            right = box_right
         if "".join(letters).strip():
             text = _join_surrogates("".join(letters)).rstrip()
             yield Run(text, left, right, baseline, size, style.bold, start=None if style.turn else start)
@@ -261,20 +267,29 @@ class LayerReader:
             return range(first, first + count)
         return [to_index(self._layer, start + at) for at in range(count)]
 
-    def _are_apart(self, right: float, before: str, box: Any, character: str, style: _Style) -> bool:
-        """Return whether two characters, one after the other, belong to different cells."""
-        gap = box.left - right
-        if gap > COLUMN_GAP * style.size:
+    def _are_apart(
+        self, right: float, before: str, left: float, character: str, size: float, walls: list[tuple[float, float]]
+    ) -> bool:
+        """Return whether two characters, one after the other, belong to different cells.
+
+        Args:
+            right: end of the first character.
+            before: the first character.
+            left: start of the second one.
+            character: the second one.
+            size: of the letters of the line.
+            walls: left and right of the ruled lines at its height.
+        """
+        gap = left - right
+        if gap > COLUMN_GAP * size:
             return character not in _LEADERS or before != character
-        if gap < -style.size:
+        if gap < -size:
             return True
-        if any(right - 1.0 <= seam <= box.left + 1.0 for seam in self._seams):
-            return True
-        walls = self._walls[style.turn % 2]
-        if not walls:
-            return False
-        between = Box(min(right, box.left) - 1.0, box.bottom, max(right, box.left) + 1.0, box.top)
-        return any(between.overlaps(turn_box(wall, style.turn) if style.turn else wall) for wall in walls)
+        for seam in self._seams:
+            if right - 1.0 <= seam <= left + 1.0:
+                return True
+        start, end = (left, right) if left < right else (right, left)
+        return any(start - 1.0 < wall_right and wall_left < end + 1.0 for wall_left, wall_right in walls)
 
 
 def _find_seams(boxes: Sequence[Box], size: float) -> Iterator[float]:
