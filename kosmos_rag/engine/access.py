@@ -61,7 +61,7 @@ class TenantAccess:
         if not documents:
             return None
         (document,) = documents.values()
-        principals = [name for name in document["acl"] if self._list_readable([name], [document_id], None, 1)]
+        principals = self._list_admitted(document_id, document["acl"])
         return list(self._build_grants([(document_id, principals)], documents))
 
     def review_reader(
@@ -128,6 +128,18 @@ class TenantAccess:
             connection.cursor(row_factory=dict_row) as cursor,
         ):
             return cursor.execute(statement("readable_documents"), values).fetchall()
+
+    def _list_admitted(self, document_id: uuid.UUID, principals: Sequence[str]) -> list[str]:
+        """Return those principals whose reader, with no other one, gets a document from the database."""
+        values = {"tenant_id": self._owner.id, "ids": [document_id], "limit": 1}
+        values |= dict.fromkeys(("after_source", "after_collection"))
+        with self._sessions.read([]) as connection:
+            results = []
+            for principal in principals:
+                reader = {"tenant_id": self._owner.id, "principals": [principal]}
+                connection.execute(statement("set_tenant_context"), reader)
+                results.append(connection.execute(statement("readable_documents"), values))
+            return [name for name, result in zip(principals, results, strict=True) if result.fetchone() is not None]
 
     def _read_documents(self, ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, dict[str, Any]]:
         """Return what decides about documents, by id."""

@@ -211,6 +211,7 @@ class Engine:
         collection: str | None = None,
         subject: str | None = None,
         read_your_writes: bool = False,
+        is_watched: bool = False,
     ) -> Tenant:
         """Return a tenant, or one of its collections, for a reader.
 
@@ -222,6 +223,8 @@ class Engine:
             subject: Id or name of the reader for the audit log, as the caller authenticated it.
             read_your_writes: Whether searches see what was written before; with `database.replica_urls` a replica may
                 be some seconds behind, and the primary answers then.
+            is_watched: Whether the audit log has each access with its question, whatever `rag.audit` says: the subject
+                looks as another reader.
         """
         if not are_names(principals):
             raise RequestError(f"principals are {principals!r}; give a list of names, ['finance']")
@@ -230,7 +233,13 @@ class Engine:
         if subject is not None and not (is_text(subject) and 0 < len(subject) <= _MAX_SUBJECT):
             raise RequestError(f"the subject is {str(subject)[:80]!r}; give a text of 1 to {_MAX_SUBJECT} characters")
         return Tenant(
-            self._components, tenant(name), tuple(principals), collection, subject, read_your_writes=read_your_writes
+            self._components,
+            tenant(name),
+            tuple(principals),
+            collection,
+            subject,
+            read_your_writes=read_your_writes,
+            is_watched=is_watched,
         )
 
     @property

@@ -80,6 +80,10 @@ class QueryRequest:
     read_your_writes: bool = False
 
 
+WATCHED = AuditSettings(enabled=True, questions=True)
+"""Audit settings of a reader whose accesses are all recorded."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Route:
     """The pipelines of a collection's queries, and their audit settings."""
@@ -289,6 +293,8 @@ class QueryHandler:
         outcome: SearchOutcome,
     ) -> HandledSearch:
         """Return the search with what the reader may see of its result."""
+        if reader.is_watched:
+            route = replace(route, audit=WATCHED)
         result = outcome.result
         # Plans and their figures depend on all documents, hidden ones too.
         if not outcome.may_explain:

@@ -53,7 +53,7 @@ from kosmos_rag.engine.departments import count_departments
 from kosmos_rag.engine.events import TenantEvents
 from kosmos_rag.engine.indexes import TenantIndexes
 from kosmos_rag.engine.jobs import TenantJobs
-from kosmos_rag.engine.query import EFFORTS, Effort, QueryRequest, audit_policy
+from kosmos_rag.engine.query import EFFORTS, WATCHED, Effort, QueryRequest, audit_policy
 from kosmos_rag.engine.sessions import TenantSessions
 from kosmos_rag.engine.spaces import TenantSpaces
 from kosmos_rag.engine.uploads import TenantUploads
@@ -96,6 +96,7 @@ class Tenant:
         subject: str | None = None,
         *,
         read_your_writes: bool = False,
+        is_watched: bool = False,
     ) -> None:
         self._parts = components
         self._read_your_writes = read_your_writes
@@ -103,7 +104,9 @@ class Tenant:
         self._principals = principals
         self._collection = collection
         self._write_collection = collection or DEFAULT_COLLECTION
-        self._reader = AuditContext(tenant=owner, principals=principals, subject=subject, collection=collection)
+        self._reader = AuditContext(
+            tenant=owner, principals=principals, subject=subject, collection=collection, is_watched=is_watched
+        )
 
     @property
     def name(self) -> str:
@@ -884,18 +887,6 @@ class Tenant:
             access = AccessWithoutPassages(kind=kind, question=text, outcome=outcome, milliseconds=milliseconds)
             record_event(self._parts.database.app, self._reader, access, policy, self._pipelines().settings_hash)
 
-    def record_view(self, text: str) -> None:
-        """Write to the audit log, whatever the settings say, that an administrator looks as this reader.
-
-        Raises DatabaseError: the administrator must not get the page.
-
-        Args:
-            text: Method and path of the page, and the reader.
-        """
-        view = AccessWithoutPassages(kind=AuditKind.SEARCH, question=text, outcome=AuditOutcome.HITS, milliseconds=0.0)
-        always = AuditSettings(enabled=True, questions=True)
-        record_event(self._parts.database.app, self._reader, view, always, self._pipelines().settings_hash)
-
     @property
     def _documents(self) -> ReadableDocuments:
         return ReadableDocuments(self._parts.database.app, self._tenant.id, self._principals, self._collection)
@@ -925,5 +916,7 @@ class Tenant:
 
         Without a collection they are the strictest of all. Raises DatabaseError.
         """
+        if self._reader.is_watched:
+            return WATCHED
         routing = read_routing(self._parts.database.app, self._tenant, collection)
         return audit_policy(self._parts.settings, routing.audit)

@@ -21,7 +21,8 @@ _INVALID_CREDENTIALS = "no valid credentials; send a token or a key: Authorizati
 class Identity:
     """A caller.
 
-    It comes from verified credentials or the configuration, never from the request itself.
+    It comes from verified credentials or the configuration, never from the request itself; an administrator chooses the
+    principals of a view.
     """
 
     tenant: str

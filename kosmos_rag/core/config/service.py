@@ -115,6 +115,10 @@ class ServiceSettings(Section):
         default=16,
         description="Uploads received at once, some megabytes of memory each; as streams, up to twice as many.",
     )
+    view_as: bool = Field(
+        default=False,
+        description="Whether administrators may look at the console as another reader; the audit log has each access.",
+    )
     heartbeat_s: Seconds = Field(default=15.0, description="Seconds of silence after which a stream sends a comment.")
     drain_s: Seconds = Field(default=10.0, description="Seconds that streams may take to finish on SIGTERM.")
     tokens: TokenSettings = TokenSettings()

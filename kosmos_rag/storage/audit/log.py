@@ -65,6 +65,8 @@ class AuditContext:
     principals: tuple[str, ...]
     subject: str | None
     collection: str | None
+    is_watched: bool = False
+    """Whether each access is recorded with its question, whatever the settings say."""
 
 
 def record_event(

@@ -7,8 +7,10 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Query, Request, Response
 
 from kosmos_rag.apps.auth.identity import view_as
+from kosmos_rag.apps.errors import NotPermitted
 from kosmos_rag.apps.http.console.pages import PageRoute, read_form, redirect, render_page
-from kosmos_rag.apps.http.console.sessions import ConsoleAdministrator, Cookie, store_view
+from kosmos_rag.apps.http.console.sessions import ConsoleAdministrator, Cookie, record_view, store_view
+from kosmos_rag.apps.http.toolkit.dependencies import Caller
 from kosmos_rag.core.errors import NotFound, RequestError
 from kosmos_rag.core.types import AccessGrant, are_names
 from kosmos_rag.engine.access import export_csv, export_json_lines
@@ -49,6 +51,7 @@ async def access(
         grants=grants,
         documents=len({grant.document_id for grant in grants or ()}),
         more=more is not None,
+        may_view=caller.service.settings.service.view_as,
         export=lambda kind: f"/access/export/{kind}?{query}",
     )
 
@@ -78,18 +81,24 @@ async def export(
 ) -> Response:
     """Return a whole review as CSV or JSON Lines.
 
+    Raises RequestError for both a document and a reader, or neither, and NotFound without such a document.
+
     Args:
         kind: the format.
         document_id: the document whose readers are listed; None for what a reader may read.
         reader: gives the principal `user:NAME`.
         principals: those of the reader, separated by commas.
     """
+    if (document_id is None) != bool(reader.strip() or principals.strip()):
+        raise RequestError("the review is of a document or of a reader; name one of them")
     review, write = caller.tenant().access, export_csv if kind == "csv" else export_json_lines
 
     def read() -> str:
         if document_id is None:
             return write(review.iter_reader(_list_principals(reader, principals)))
-        return write(review.review_document(document_id) or [])
+        if (grants := review.review_document(document_id)) is None:
+            raise NotFound("there is no such document")
+        return write(grants)
 
     headers = {"content-disposition": f'attachment; filename="access.{kind}"'}
     return Response(await caller.run(read), media_type=_MEDIA_TYPES[kind], headers=headers)
@@ -98,12 +107,16 @@ async def export(
 @router.post("/view-as")
 async def begin_view(request: Request, caller: ConsoleAdministrator) -> Response:
     """Look as another reader from the next page on."""
+    if not caller.service.settings.service.view_as:
+        raise NotPermitted("views as another reader are off; an operator allows them by service.view_as: true")
     fields = await read_form(request)
     reader, principals = fields.get("reader", "").strip(), _parse_principals(fields.get("principals", ""))
     if not reader or not are_names([reader, *principals]):
         raise RequestError("the reader is missing or malformed; give a name, and principals such as department:hr")
+    view = view_as(caller.identity, reader, principals)
+    await record_view(request, Caller(identity=view, service=caller.service))
     response = redirect("/documents")
-    store_view(request, response, view_as(caller.identity, reader, principals))
+    store_view(request, response, view)
     return response
 
 

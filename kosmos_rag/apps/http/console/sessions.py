@@ -22,7 +22,7 @@ from kosmos_rag.apps.http.toolkit.csrf import is_same_origin
 from kosmos_rag.apps.http.toolkit.dependencies import Caller
 from kosmos_rag.apps.http.toolkit.service import Service
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.core.types import are_names
+from kosmos_rag.core.types import AuditKind, AuditOutcome, are_names
 from kosmos_rag.engine.api_keys import ADMIN, INGEST, READ
 
 _CREDENTIALS = re.compile(r"[A-Za-z0-9._-]{1,3800}")
@@ -140,7 +140,7 @@ def store_view(request: Request, response: Response, view: Identity) -> None:
 def _apply_view(request: Request, identity: Identity) -> Identity:
     """Return the identity of the viewed reader, where an administrator looks as one."""
     value = Cookie.VIEW.read(request)
-    if value is None or not identity.has(ADMIN):
+    if value is None or not identity.has(ADMIN) or not request.app.state.service.settings.service.view_as:
         return identity
     try:
         view = json.loads(base64.urlsafe_b64decode(value + "=" * (-len(value) % 4)))
@@ -152,10 +152,13 @@ def _apply_view(request: Request, identity: Identity) -> Identity:
     return view_as(identity, reader, principals)
 
 
-async def _record_view(request: Request, caller: Caller) -> None:
-    """Write to the audit log that a page was opened as another reader."""
-    path, reader = request.url.path, caller.identity.viewed_reader
-    await caller.run(caller.tenant().record_view, f"{request.method} {path} as {reader}")
+async def record_view(request: Request, caller: Caller) -> None:
+    """Write to the audit log that a page was opened as another reader.
+
+    The tenant of such a caller is watched: it also records what the page reads.
+    """
+    page = f"{request.method} {request.url.path} as {caller.identity.viewed_reader}"
+    await caller.run(caller.tenant().record_access, AuditKind.SEARCH, page, AuditOutcome.HITS)
 
 
 def current_identity(request: Request) -> Identity | None:
@@ -177,7 +180,7 @@ def _require_scope(scope: str) -> Callable[..., Awaitable[Caller]]:
         identity.require(scope)
         caller = Caller(identity=identity, service=request.app.state.service)
         if identity.viewed_reader is not None:
-            await _record_view(request, caller)
+            await record_view(request, caller)
         return caller
 
     return caller

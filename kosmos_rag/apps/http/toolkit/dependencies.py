@@ -43,6 +43,7 @@ class Caller:
             collection=collection,
             subject=identity.subject,
             read_your_writes=read_your_writes,
+            is_watched=identity.viewed_reader is not None,
         )
 
     def collection(self, name: str | None) -> str | None:

@@ -42,3 +42,11 @@ def running(request: pytest.FixtureRequest, settings: Settings, signer: Signer) 
             serving(engine, signer) as started,
         ):
             yield started
+
+
+@pytest.fixture
+def running_with_views(settings: Settings, signer: Signer, tenant_name: str) -> Iterator[Running]:
+    """A service whose administrators may look as other readers."""
+    allowed = with_tokens(settings, signer, view_as=True)
+    with Engine(allowed, embedder=HashingEmbedder()) as engine, serving(engine, signer) as started:
+        yield replace(started, tenant_name=tenant_name)

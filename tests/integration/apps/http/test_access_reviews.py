@@ -18,15 +18,15 @@ HR, BOARD = "department:hr", "department:board"
 
 
 @pytest.fixture
-def served(running: Running, tenant_name: str) -> Running:
-    running.tenant().ingest(
+def served(running_with_views: Running) -> Running:
+    running_with_views.tenant().ingest(
         [
             SourceDocument(source="=leave.md", data=b"# Leave\n", acl=(HR, BOARD)),
             SourceDocument(source="notes.md", data=b"# Notes\n", acl=("user:anna",)),
             SourceDocument(source="open.md", data=b"# Open\n"),
         ]
     )
-    return running
+    return running_with_views
 
 
 def _document(served: Running, source: str) -> uuid.UUID:

@@ -54,14 +54,14 @@ OPEN, HR = "open.md", "hr.md"
 
 
 @pytest.fixture
-def served(running: Running, tenant_name: str) -> Running:
-    running.tenant().ingest(
+def served(running_with_views: Running) -> Running:
+    running_with_views.tenant().ingest(
         [
             SourceDocument(source=OPEN, data=b"# Open\n\nThe canteen opens at noon.\n"),
             SourceDocument(source=HR, data=b"# Leave\n\nThe leave is 20 days.\n", acl=("department:hr",)),
         ]
     )
-    return running
+    return running_with_views
 
 
 def _list_routes(routes: Iterable[object]) -> set[str]:
@@ -128,10 +128,39 @@ def test_view__is_in_the_audit_log_under_the_name_of_the_administrator(served: R
         client.post("/view-as", data={"reader": "anna", "principals": "department:hr"})
         client.get("/documents")
         client.post("/", data={"question": "How long is the leave?"})
-    records = served.tenant().audit.find()
-    assert [record.question for record in reversed(records)] == ["GET /documents as anna", "POST / as anna"]
+        (document_id,) = served.tenant(principals=("department:hr",)).document_ids([HR])
+        client.get(f"/documents/{document_id}")
+    audit = served.tenant().audit
+    records = audit.find()
+    texts = [record.question for record in reversed(records)]
+    assert texts[:4] == ["POST /view-as as anna", "GET /documents as anna", "POST / as anna", "How long is the leave?"]
+    assert f"GET /documents/{document_id} as anna" in texts
     assert {record.subject for record in records} == {"key:console"}
     assert {record.principals for record in records} == {("everyone", "user:anna", "department:hr")}
+    assert [access.kind for access in audit.list_document_access(HR)] == ["search", "answer"]
+
+
+def test_view__is_off_unless_the_settings_allow_it(running: Running, served: Running) -> None:
+    view = {"reader": "anna", "principals": "department:hr"}
+    with visitor(served, ADMIN) as client, visitor(running, ADMIN) as other:
+        client.post("/view-as", data=view)
+        other.cookies.set("kosmos-view", client.cookies["kosmos-view"], domain="127.0.0.1")
+        assert "You see what" in client.get("/documents").text
+        assert "You see what" not in other.get("/documents").text
+        client.post("/view-as/end")
+        assert "View the console as this reader" in client.get("/access", params=view).text
+        assert "View the console as this reader" not in other.get("/access", params=view).text
+        assert other.post("/view-as", data=view).status_code == 403
+
+
+def test_export__is_of_one_document_or_one_reader(served: Running) -> None:
+    with visitor(served, ADMIN) as client:
+        for query, status in (
+            ({"document_id": str(uuid.UUID(int=1))}, 404),
+            ({}, 422),
+            ({"document_id": str(uuid.UUID(int=1)), "reader": "anna"}, 422),
+        ):
+            assert client.get("/access/export/csv", params=query).status_code == status
 
 
 def test_view__is_for_administrators_alone(served: Running) -> None:
