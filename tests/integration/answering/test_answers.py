@@ -1,9 +1,11 @@
 """Grounded answers over the database: what they cite is what is stored, and what nothing bears out is refused."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.answering.abstention import REFUSAL
@@ -11,6 +13,7 @@ from kosmos_rag.answering.citation_check import quote_status
 from kosmos_rag.answering.evidence import score_evidence
 from kosmos_rag.answering.scorers import EmbeddingScorer
 from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 CHURN = """# Metrics
@@ -151,3 +154,39 @@ def test_quotes__are_known_to_have_moved_or_gone_after_another_ingestion(scope: 
     assert (moved.state, moved.start) == ("moved", before.citation.start + len("A line more.\n\n"))
     scope.ingest(SourceDocument(source="metrics.md", data=b"Nothing of that is left."))
     assert quote_status(before.citation, before.text, dict(scope.texts())["metrics.md"]).state == "gone"
+
+
+class CountingEmbedder(HashingEmbedder):
+    """Keeps what it is asked to embed."""
+
+    def __init__(self) -> None:
+        super().__init__(dimensions=256)
+        self.texts: list[str] = []
+        self.questions: list[str] = []
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        self.texts += texts
+        # The embedder of the tests embeds texts as questions.
+        return HashingEmbedder(dimensions=256).embed(texts)
+
+    def embed_query(self, question: str) -> NDArray[np.float32]:
+        self.questions.append(question)
+        return super().embed_query(question)
+
+
+def test_answer__embeds_each_question_and_each_unit_once(settings: Settings, tenant_name: str) -> None:
+    embedder = CountingEmbedder()
+    text = "# Parking\n\nGuests may park for two hours.\n\nThe garage is closed at night."
+    with Engine(settings, embedder=embedder) as engine:
+        opened = engine.tenant(tenant_name)
+        opened.ingest(SourceDocument(source="parking.md", data=text.encode()))
+        embedder.texts.clear()
+        embedder.questions.clear()
+        first, second = "How long may guests park?", "When is the garage closed?"
+        for question in (first, second):
+            assert opened.answer(question).units
+        assert embedder.questions == [first, second]
+        assert sorted(embedder.texts) == [
+            "Parking: Guests may park for two hours.",
+            "Parking: The garage is closed at night.",
+        ]
