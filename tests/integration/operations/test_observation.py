@@ -88,7 +88,8 @@ def test_observer__hears_of_retrievals_and_answers(engine: Engine, scope: Tenant
     assert get("kosmos_answer_seconds_count", {"stage": "first_token"}) == 1
     assert get("kosmos_answer_seconds_count", {"stage": "total"}) == 1
     assert get("kosmos_tenant_retrievals_total", {"tenant": "acme"}) == 2
-    assert get("kosmos_cache_lookups_total", {"cache": "question_vectors", "outcome": "hit"}) == 1
+    # The search of the answer has one, and the scores of its units have the other.
+    assert get("kosmos_cache_lookups_total", {"cache": "question_vectors", "outcome": "hit"}) == 2
     assert get("kosmos_cache_lookups_total", {"cache": "results", "outcome": "miss"}) == 2
     assert get("kosmos_pool_connections", {"role": "kosmos_app", "state": "used"}) == 0
 
