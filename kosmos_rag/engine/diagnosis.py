@@ -32,6 +32,7 @@ from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
+from kosmos_rag.storage.queue.sync_runs import SyncRuns
 from kosmos_rag.storage.replicas import ReplicaPool
 from kosmos_rag.storage.tenants import tenant as tenant_ref
 
@@ -89,6 +90,7 @@ def _database(settings: Settings, tenant: str | None, wings: WingJobs) -> Iterat
         yield from (_check_replica(replica, settings) for replica in database.measure_replicas())
         yield _run_check("worker", lambda: _worker(database, settings))
         yield from _warn_of_tenants(database, settings, kinds.PERMISSIONS, _list_unreadable)
+        yield from _refused_sources(database, settings)
         for kind in wings.kinds:
             if kind.list_warnings is not None:
                 yield from _warn_of_tenants(database, settings, kind.name, kind.list_warnings)
@@ -153,6 +155,17 @@ def _warn_of_tenants(
                 yield Check(name=f"tenant {owner.name}", ok=True, detail=f"warning: {' '.join(warning.split())}")
     except KosmosError as error:
         yield Check(name=f"jobs of kind {kind}", ok=False, detail=" ".join(str(error).split()))
+
+
+def _refused_sources(database: Database, settings: Settings) -> Iterator[Check]:
+    """Name the sources that refused the credentials of their last pass."""
+    try:
+        for owner in Queue.open(database, settings.worker).list_tenants([kinds.SYNC]):
+            for failure in SyncRuns(database.worker).list_refused(owner):
+                detail = " ".join(f"source {failure.source}: {failure.message}".split())
+                yield Check(name=f"tenant {owner.name}", ok=False, detail=detail)
+    except KosmosError as error:
+        yield Check(name="sources", ok=False, detail=" ".join(str(error).split()))
 
 
 def _list_unreadable(connection: psycopg.Connection, tenant_id: uuid.UUID, _: Settings) -> Iterator[str]:

@@ -13,7 +13,7 @@ import psycopg
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.core.types import EVERYONE, JobInfo, JobState, RunInfo, SourceDocument
+from kosmos_rag.core.types import EVERYONE, IngestFailure, JobInfo, JobState, RunInfo, SourceDocument
 from kosmos_rag.ingestion.document import check_document, document_id
 from kosmos_rag.ingestion.sources.names import default_name
 from kosmos_rag.ingestion.sources.registry import create_source
@@ -348,6 +348,10 @@ class TenantJobs:
         What newer work on the same document has replaced is not among them. Raises DatabaseError.
         """
         return self._queue.retry(self._owner, ids)
+
+    def list_refused_sources(self) -> list[IngestFailure]:
+        """Return why sources refused the credentials of their last pass. Raises DatabaseError."""
+        return list(SyncRuns(self._database.worker).list_refused(self._owner))
 
     def runs(self, *, run_id: uuid.UUID | None = None, limit: int = 20) -> list[RunInfo]:
         """List the passes over sources with their ledgers, newest first. Raises DatabaseError."""

@@ -1,12 +1,13 @@
 """Transactions of one tenant, in which a wing runs statements of its own."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from typing import Any
 
 import psycopg
 
-from kosmos_rag.core.types import EVERYONE
+from kosmos_rag.core.types import EVERYONE, EventType
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.tenants import TenantRef, create_tenant, read_server_time
 
@@ -43,6 +44,15 @@ class TenantSessions:
         """
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
             yield connection
+
+    def record_event(self, collection: str, kind: EventType, data: Mapping[str, Any]) -> None:
+        """Record an event, if the tenant records events. Raises ConfigError, DatabaseError.
+
+        Args:
+            collection: What it is about; `*` for the whole tenant.
+        """
+        with self._database.worker.transaction_with_events(self._owner.id, [EVERYONE]) as (_, events):
+            events.add(collection, kind, [data])
 
     def create_tenant(self, connection: psycopg.Connection) -> datetime:
         """Create the tenant's row if it is missing, and return the time of the server.

@@ -1,13 +1,16 @@
 """The parts of maintenance that remove old results of experiments and run the recall monitor."""
 
 import logging
+import math
 from collections import Counter
 from collections.abc import Iterable
 
 from kosmos_rag.core.errors import DatabaseUnavailable, KosmosError
 from kosmos_rag.core.telemetry.metrics import Metric
+from kosmos_rag.core.types import EventType
 from kosmos_rag.engine.engine import Engine
 from kosmos_rag.engine.job_kinds import JobChannel, JobCounts, MaintenanceTask, WingJobs
+from kosmos_rag.engine.jobs import ALL_COLLECTIONS
 from kosmos_rag.evaluation.experiments.experiments import Experiments
 from kosmos_rag.evaluation.metrics import (
     CANARY_MRR,
@@ -58,6 +61,7 @@ class MonitorMaintenance:
         Args:
             interval_s: Seconds between two rounds of maintenance; None for the setting.
         """
+        self._engine = engine
         self._monitor = RecallMonitor(engine)
         self._interval_s = engine.settings.worker.maintenance_every_s if interval_s is None else interval_s
 
@@ -93,10 +97,21 @@ class MonitorMaintenance:
                     "figures": dict(run.figures), "texts": {"reason": run.reason},
                 },
             )  # fmt: skip
+        self._record_events(tenant, runs)
         if values := gauges(runs):
             longest_interval_s = max(self._monitor.next_run_in_s(tenant, run) for run in runs)
             channel.report_gauges(tenant, values, hold_s=_GAUGE_INTERVALS * (longest_interval_s + self._interval_s))
         return run_counters(runs)
+
+    def _record_events(self, tenant: str, runs: Iterable[MonitorRun]) -> None:
+        """Record alarms and drift as events, without texts of questions."""
+        sessions = self._engine.tenant(tenant).sessions
+        for run in runs:
+            data = {"run_id": str(run.id), "kind": str(run.kind), "figures": dict(run.figures)}
+            if run.state is MonitorState.ALARM:
+                sessions.record_event(ALL_COLLECTIONS, EventType.MONITOR_ALARM, data)
+            if run.figures.get("drift", 0.0) > run.figures.get("drift_limit", math.inf):
+                sessions.record_event(ALL_COLLECTIONS, EventType.MONITOR_DRIFT, data)
 
 
 def gauges(runs: Iterable[MonitorRun]) -> dict[Metric, float]:

@@ -315,13 +315,14 @@ class IngestPipeline:
             check_json(dict(changes))
         except (RecursionError, TypeError, ValueError) as error:
             raise RequestError(f"the metadata cannot be stored as JSON ({error}); correct them") from error
-        with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+        with self._database.worker.transaction_with_events(tenant.id, [EVERYONE]) as (connection, events):
             access = self._get_processor(load_preset(connection, tenant.id, collection)).settings.rag.access
             if access.department_from is not None and access.key in changes:
                 raise RequestError(
                     f"{access.key} decides who may read documents of {collection}; ingest the document with another one"
                 )
-            return StoredDocuments(connection, tenant.id).update_metadata(ids, changes, collection=collection)
+            stored = StoredDocuments(connection, tenant.id)
+            return stored.update_metadata(ids, changes, collection=collection, events=events)
 
     def _get_processor(self, preset: Preset | None) -> DocumentProcessor:
         if preset is None:

@@ -7,7 +7,8 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from kosmos_rag.core.types import Note
+from kosmos_rag.core.types import EventType, Note
+from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.filter_terms import replace_filter_terms
 from kosmos_rag.storage.lexical_statistics import LexicalCounts, RemovedCounts, lock_collection, update_statistics
 from kosmos_rag.storage.sql import statement
@@ -45,12 +46,13 @@ class StoredDocuments:
         self._connection.execute(statement("update_source_etags"), {**scope, **values})
 
     def update_metadata(
-        self, document_ids: Collection[uuid.UUID], changes: Mapping[str, Any], *, collection: str
+        self, document_ids: Collection[uuid.UUID], changes: Mapping[str, Any], *, collection: str, events: EventBuffer
     ) -> int:
         """Change metadata of documents, and return how many had other metadata.
 
         Args:
             changes: New values by key; None removes the key.
+            events: Gets an event of each document with other metadata.
         """
         connection, scope = self._connection, {"tenant_id": self._tenant_id, "collection": collection}
         statistics = lock_collection(connection, scope)
@@ -73,4 +75,6 @@ class StoredDocuments:
             nothing = RemovedCounts(version_ids=[], counts={})
             version_ids = [version_id for version_id, _, _ in versions]
             update_statistics(connection, scope, statistics, added, nothing, changed=version_ids)
+            entries = [{"document_id": document_id} for document_id in changed_ids]
+            events.add(collection, EventType.METADATA_CHANGED, entries)
         return len(changed)

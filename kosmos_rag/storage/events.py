@@ -29,14 +29,17 @@ class EventBuffer:
         self._events += [(collection, str(kind), json.dumps(entry, default=str)) for entry in entries]
 
     def add_source_failure(self, collection: str, source: str, failures: Sequence[IngestFailure]) -> None:
-        """Add an event that a source could not be listed completely.
+        """Add an event that a source could not be listed completely, or that it refused its credentials.
 
         Args:
+            source: name of the source.
             failures: what could not be listed, at least one.
         """
         first = failures[0]
+        is_refused = first.code == "no_permission" and first.source == source
+        kind = EventType.SOURCE_EXPIRED if is_refused else EventType.SOURCE_FAILED
         entry = {"source": storable(source), "code": first.code, "message": storable(first.message)}
-        self.add(collection, EventType.SOURCE_FAILED, [{**entry, "failures": len(failures)}])
+        self.add(collection, kind, [{**entry, "failures": len(failures)}])
 
     def write(self, connection: psycopg.Connection, tenant_id: uuid.UUID) -> None:
         """Write the events, if the tenant records events.

@@ -16,7 +16,11 @@ class EventType(StrEnum):
     REMOVED = "document.removed"
     FAILED = "document.failed"
     PERMISSIONS_CHANGED = "document.permissions_changed"
+    METADATA_CHANGED = "document.metadata_changed"
     SOURCE_FAILED = "source.failed"
+    SOURCE_EXPIRED = "source.expired"
+    MONITOR_ALARM = "monitor.alarm"
+    MONITOR_DRIFT = "monitor.drift"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

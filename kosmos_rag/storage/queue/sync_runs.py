@@ -16,6 +16,9 @@ from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
+NO_PERMISSION = "no_permission"
+"""Code of a source, or a document, that may not be read with the credentials it was asked with."""
+
 
 class SyncRunWriter:
     """Starts sync runs of a tenant and counts, in the caller's transaction."""
@@ -99,6 +102,13 @@ class SyncRuns:
         values = {"tenant_id": owner.id, "run_id": run_id, "limit": limit}
         with self._pool.untenanted() as connection, connection.cursor(row_factory=kwargs_row(_run_info)) as cursor:
             return cursor.execute(statement("list_sync_runs"), values).fetchall()
+
+    def list_refused(self, owner: TenantRef) -> Sequence[IngestFailure]:
+        """Return why sources refused the credentials of their last pass, which listed nothing."""
+        with self._pool.untenanted() as connection:
+            rows = connection.execute(statement("latest_failures_of_sources"), {"tenant_id": owner.id}).fetchall()
+        failures = [IngestFailure(**entries[0]) for seen, failed, entries in rows if entries and seen == failed]
+        return [failure for failure in failures if failure.code == NO_PERMISSION]
 
     def finish_completed(self) -> int:
         """Finish runs whose documents all have an outcome; return their number."""

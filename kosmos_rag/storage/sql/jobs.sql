@@ -356,6 +356,13 @@ SELECT r.id, r.collection, r.source, r.state, r.seen, r.new, r.changed, r.unchan
  ORDER BY r.started_at DESC
  LIMIT %(limit)s
 
+-- name: latest_failures_of_sources
+-- Of the last pass over each source that has listed it, or failed to.
+SELECT DISTINCT ON (r.collection, r.source) r.seen, r.failed, r.failures
+  FROM kosmos.sync_runs r
+ WHERE r.tenant_id = %(tenant_id)s AND r.state IN ('working', 'finished')
+ ORDER BY r.collection, r.source, r.started_at DESC
+
 -- name: prune_sync_runs
 DELETE FROM kosmos.sync_runs r WHERE r.finished_at < now() - make_interval(days => %(keep_days)s)
 

@@ -65,6 +65,15 @@ def test_permissions__that_change_are_events(scope: Tenant, tmp_path: Path) -> N
     assert position == 4
 
 
+def test_metadata__that_change_are_events(scope: Tenant) -> None:
+    scope.events.start()
+    scope.ingest([_document("a.md", metadata={"year": 1999}), _document("b.md", metadata={"year": 2000})])
+    assert scope.update_metadata(["a.md", "b.md"], {"year": 2000}) == 1
+    events, _ = scope.events.read(2)
+    assert _types(events) == ["metadata_changed"]
+    assert events[0].data == {"document_id": str(scope.jobs.document_id("a.md"))}
+
+
 def test_events__of_a_transaction_that_fails_are_not_there(scope: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
     scope.events.start()
     scope.ingest([_document("a.md")])

@@ -375,6 +375,30 @@ def test_events__name_failed_documents_and_sources(scope: Tenant, work: Work, fo
     assert events[0].data["code"] == "not_found"
 
 
+def test_source__that_refuses_its_credentials_is_named_by_event_jobs_and_doctor(
+    engine: Engine, scope: Tenant, work: Work, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"SHARED_CREDENTIALS_FILE": "/dev/null", "CONFIG_FILE": "/dev/null"}.items():
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setattr("boto3.DEFAULT_SESSION", None)
+    scope.events.start()
+    scope.jobs.enqueue(folder)
+    scope.jobs.enqueue({"kind": "s3", "bucket": "reports", "endpoint_url": "http://127.0.0.1:9"})
+    work()
+    events = [event for event in scope.events.read()[0] if event.type.startswith("source.")]
+    assert [(event.type, event.data["code"]) for event in events] == [("source.expired", "no_permission")]
+    assert "reports" in events[0].data["source"]
+    (failure,) = scope.jobs.list_refused_sources()
+    assert failure.source == events[0].data["source"]
+    problems = [check.detail for check in diagnose(engine.settings) if check.name == "tenant acme" and not check.ok]
+    assert len(problems) == 1
+    assert problems[0].startswith(f"source {failure.source}: ")
+    assert "no credentials" in problems[0]
+
+
 @pytest.mark.parametrize("by", ["source", "metadata"])
 def test_erasure__removes_names_from_events_of_documents_without_a_row(scope: Tenant, work: Work, by: str) -> None:
     scope.events.start()

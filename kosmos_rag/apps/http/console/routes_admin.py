@@ -203,6 +203,7 @@ async def jobs(
         retryable={JobState.DEAD, JobState.CANCELLED},
         unclaimed=await caller.run(caller.tenant().jobs.count_unclaimed),
         unreadable=await caller.run(caller.scope(None).list_unreadable),
+        refused=await caller.run(caller.tenant().jobs.list_refused_sources),
         live=any(job.state in unfinished - {JobState.SCHEDULED} for job in page),
     )
 

@@ -260,7 +260,11 @@ def test_monitor__that_cannot_put_an_index_right_tells_of_the_alarm_all_the_same
         health = Jsonb({"search_widened": True, "published": 0})
         admin.execute("UPDATE kosmos.indexes SET health = health || %s WHERE kind = 'ivfflat'", [health])
     with Engine(settings, embedder=Mute()) as engine:
+        engine.tenant("acme").events.start()
         _, counts = run_round(engine)
+        alarms = [event for event in engine.tenant("acme").events.read()[0] if event.type == "monitor.alarm"]
+        assert [(event.collection, event.data["kind"]) for event in alarms] == [("*", "recall")]
+        assert alarms[0].data["figures"]["consecutive_alarms"] >= 1
         assert counts["kosmos_recall_monitor_repairs", "skipped"] == counts["kosmos_recall_monitor_runs", "alarm"] == 1
         step = engine.tenant("acme").indexes.log(1)[0]
         assert step.action == "skipped"
