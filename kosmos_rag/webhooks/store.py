@@ -117,7 +117,7 @@ class SubscriberStore:
         The next run of its job cancels that job.
         """
         with self._tenant.sessions.write() as connection:
-            _require_row(connection.execute(statement("delete_subscriber"), self._values(name)).fetchone(), name)
+            _require_row(connection.execute(statement("delete_subscriber"), self._values(name)).fetchone())
 
     def show_secret(self, name: str, *, rotate: bool = False) -> str:
         """Return the secret of a subscriber. Raises NotFound, ConfigError.
@@ -125,12 +125,11 @@ class SubscriberStore:
         Args:
             rotate: Make a new one first; requests are signed by both for a day.
         """
-        key = require_signing_key(self._settings)
         values = {**self._values(name), "now": datetime.now(UTC)}
         query = statement("rotate_secret") if rotate else statement("read_secret_version")
         with self._tenant.sessions.write() as connection:
-            subscriber_id, version = _require_row(connection.execute(query, values).fetchone(), name)
-        return derive_secret(key, self._tenant.id, subscriber_id, version)
+            subscriber_id, version = _require_row(connection.execute(query, values).fetchone())
+            return derive_secret(require_signing_key(self._settings), self._tenant.id, subscriber_id, version)
 
     def list_dead_letters(self, name: str) -> list[DeadLetter]:
         """Return the first thousand events that a subscriber did not accept, the oldest first. Raises NotFound."""
@@ -183,7 +182,7 @@ class SubscriberStore:
         with self._tenant.sessions.write() as connection:
             values = {**self._values(name), "state": str(state)}
             row = connection.execute(statement("set_subscriber_state"), values).fetchone()
-            subscriber_id = _require_row(row, name)[0]
+            subscriber_id = _require_row(row)[0]
             if state is SubscriberState.ACTIVE:
                 self.enqueue(connection, subscriber_id)
 
@@ -205,7 +204,7 @@ class SubscriberStore:
 
     def _find(self, connection: psycopg.Connection, name: str) -> Subscriber:
         subscribers = list_subscribers(connection, self._tenant.id, name)
-        return subscribers[0] if subscribers else _raise_unknown(name)
+        return subscribers[0] if subscribers else _raise_unknown()
 
     def _values(self, name: str) -> dict[str, Any]:
         return {"tenant_id": self._tenant.id, "name": name}
@@ -215,9 +214,9 @@ def _read_subscriber(*, state: str, **columns: Any) -> Subscriber:
     return Subscriber(state=SubscriberState(state), **columns)
 
 
-def _require_row(row: tuple[Any, ...] | None, name: str) -> tuple[Any, ...]:
-    return _raise_unknown(name) if row is None else row
+def _require_row(row: tuple[Any, ...] | None) -> tuple[Any, ...]:
+    return _raise_unknown() if row is None else row
 
 
-def _raise_unknown(name: str) -> Any:
-    raise NotFound(f"there is no subscriber {name[:80]!r}; `kosmos-rag webhooks list` shows them")
+def _raise_unknown() -> Any:
+    raise NotFound("there is no such subscriber; `kosmos-rag webhooks list` shows them")

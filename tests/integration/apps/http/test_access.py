@@ -227,6 +227,12 @@ FOREIGN = [
     ("GET", f"{OPENAI}/vector_stores/{{store}}/file_batches/{{batch}}"),
     ("POST", f"{OPENAI}/vector_stores/{{store}}/file_batches/{{batch}}/cancel"),
     ("GET", f"{OPENAI}/vector_stores/{{store}}/file_batches/{{batch}}/files"),
+    ("DELETE", "/v1/webhooks/{subscriber}"),
+    ("POST", "/v1/webhooks/{subscriber}/pause"),
+    ("POST", "/v1/webhooks/{subscriber}/resume"),
+    ("POST", "/v1/webhooks/{subscriber}/rotate"),
+    ("GET", "/v1/webhooks/{subscriber}/dead-letters"),
+    ("POST", "/v1/webhooks/{subscriber}/redeliver"),
 ]
 BODIES: dict[str, dict[str, Any]] = {
     "{collection}/preset": {"preset": "corporate"},
@@ -235,6 +241,8 @@ BODIES: dict[str, dict[str, Any]] = {
     "{store}/search": {"query": "secret"},
     "{store}/files": {"file_id": f"file-{'0' * 32}"},
     "{file}": {"attributes": {}},
+    "{subscriber}/resume": {"skip": True},
+    "{subscriber}/redeliver": {},
     "{store}/file_batches": {"file_ids": [f"file-{'0' * 32}"]},
 }
 """Of requests that change or search, by the end of their paths."""
@@ -248,6 +256,7 @@ def test_routes__tell_absent_and_foreign_things_apart_for_nobody(running: Runnin
     stored = _store_file(running)
     foreign = {"document": str(info.id), "job": str(job), "collection": "secret", "store": "secret", "file": stored}
     absent = {"document": str(uuid.uuid4()), "job": str(uuid.uuid4()), "collection": "nothing", "store": "nothing"}
+    foreign["subscriber"], absent["subscriber"] = "secret", "nothing"
     foreign["batch"] = absent["batch"] = f"vsfb_{uuid.uuid4().hex}"
     absent["file"] = f"file-{uuid.uuid4().hex}"
     strangers: list[tuple[dict[str, Any], list[tuple[str, str]]]] = [
@@ -289,7 +298,7 @@ def test_foreign_ids__cover_every_route_with_an_id(running: Running) -> None:
     with_ids = {(method.upper(), path) for path, methods in paths.items() if "{" in path for method in methods}
     with_ids.remove(("GET", f"{OPENAI}/models/{{model}}"))  # of the service, not of a tenant
     names = {"document": "document_id", "job": "job_id", "collection": "name"}
-    names |= {"store": "vector_store_id", "file": "file_id", "batch": "batch_id"}
+    names |= {"subscriber": "name", "store": "vector_store_id", "file": "file_id", "batch": "batch_id"}
     tried = {(method, path.format(**{k: f"{{{v}}}" for k, v in names.items()})) for method, path in FOREIGN}
     assert tried == with_ids
 
