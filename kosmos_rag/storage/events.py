@@ -29,10 +29,9 @@ class EventBuffer:
         self._events += [(collection, str(kind), json.dumps(entry, default=str)) for entry in entries]
 
     def add_source_failure(self, collection: str, source: str, failures: Sequence[IngestFailure]) -> None:
-        """Add an event that a source could not be listed completely, or that it refused its credentials.
+        """Add an event that a source could not be listed, or refused its credentials.
 
         Args:
-            source: name of the source.
             failures: what could not be listed, at least one.
         """
         first = failures[0]

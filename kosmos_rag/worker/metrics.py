@@ -17,6 +17,7 @@ WORKER_LISTING_FAILURES = Metric(
     "counter",
     "Documents that a source could not list, or that failed before with the same content, by error code.",
     ("code",),
+    initial=(("no_permission",),),
 )
 WORKER_BATCHES = Metric("kosmos_worker_batches", "counter", "Batches of documents embedded together.")
 WORKER_ORPHANS = Metric(

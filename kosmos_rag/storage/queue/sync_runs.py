@@ -107,7 +107,9 @@ class SyncRuns:
         """Return why sources refused the credentials of their last pass, which listed nothing."""
         with self._pool.untenanted() as connection:
             rows = connection.execute(statement("latest_failures_of_sources"), {"tenant_id": owner.id}).fetchall()
-        failures = [IngestFailure(**entries[0]) for seen, failed, entries in rows if entries and seen == failed]
+        failures = [
+            IngestFailure(**entries[0]) for documents, failed, entries in rows if entries and documents == failed
+        ]
         return [failure for failure in failures if failure.code == NO_PERMISSION]
 
     def finish_completed(self) -> int:
