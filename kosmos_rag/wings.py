@@ -17,6 +17,7 @@ _SECTIONS = {
     "text2sql": "kosmos_rag.text2sql.settings:Text2SqlSettings",
     "metering": "kosmos_rag.metering.settings:MeteringSettings",
     "webhooks": "kosmos_rag.webhooks.settings:WebhookSettings",
+    "scim": "kosmos_rag.scim.settings:ScimSettings",
 }
 _SIGNALS = {
     "text2sql": "kosmos_rag.text2sql.signals:SCHEMA_RULES",
@@ -29,6 +30,7 @@ _PRESETS = ("kosmos_rag.text2sql.presets",)
 _QUERY_HOOKS = {
     "evaluation": "kosmos_rag.evaluation.query_hooks:create_query_hooks",
     "metering": "kosmos_rag.metering.meter:create_query_hooks",
+    "scim": "kosmos_rag.scim.directory:create_query_hooks",
 }
 _JOBS = (
     "kosmos_rag.evaluation.jobs",

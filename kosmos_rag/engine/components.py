@@ -9,7 +9,7 @@ from kosmos_rag.engine.background import BackgroundQueue
 from kosmos_rag.engine.collections import Collections, PipelineCache
 from kosmos_rag.engine.page_images import PageImages
 from kosmos_rag.engine.query import QueryHandler
-from kosmos_rag.engine.query_hooks import Meter
+from kosmos_rag.engine.query_hooks import Directory, Meter
 from kosmos_rag.indexing.maintenance import IndexMaintenance
 from kosmos_rag.indexing.reembedding.migration import Reembedding
 from kosmos_rag.ingestion.pipeline import IngestPipeline
@@ -35,3 +35,4 @@ class EngineComponents:
     reembedding_factory: Callable[[], Reembedding]
     """Creates another one, for processes that open their own engine."""
     meter: Meter | None
+    directory: Directory | None

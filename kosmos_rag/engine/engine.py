@@ -27,7 +27,7 @@ from kosmos_rag.engine.components import EngineComponents
 from kosmos_rag.engine.models import EngineModels
 from kosmos_rag.engine.page_images import PageImages
 from kosmos_rag.engine.query import QueryHandler
-from kosmos_rag.engine.query_hooks import HookContext, HookFactory, Treatment, load_query_hooks
+from kosmos_rag.engine.query_hooks import HookContext, HookFactory, Membership, Treatment, load_query_hooks
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.indexing.maintenance import IndexMaintenance
 from kosmos_rag.indexing.reembedding.migration import Reembedding
@@ -165,6 +165,7 @@ class Engine:
             reembedding=Reembedding(database, embedders, indexes, settings),
             reembedding_factory=reembedding_factory,
             meter=hooks.meter,
+            directory=hooks.directory,
         )
         return components, search
 
@@ -241,6 +242,24 @@ class Engine:
             read_your_writes=read_your_writes,
             is_watched=is_watched,
         )
+
+    @property
+    def has_directory(self) -> bool:
+        """Whether a wing knows the groups of readers."""
+        return self._components.directory is not None
+
+    def find_membership(self, name: str, subject: str) -> Membership | None:
+        """Return the groups of a reader now; None where no directory knows the reader. Raises DatabaseError.
+
+        Args:
+            name: Name of the tenant.
+            subject: The reader, as the caller authenticated it.
+        """
+        if self._components.directory is None:
+            return None
+        owner = tenant(name)
+        with self._database.app.transaction(owner.id, ()) as connection:
+            return self._components.directory.find(connection, owner, subject)
 
     @property
     def database(self) -> Database:

@@ -27,10 +27,12 @@ __all__ = [
     "Assignment",
     "AuditContext",
     "Charge",
+    "Directory",
     "ExperimentRouter",
     "HookContext",
     "HookFactory",
     "IndexedQuery",
+    "Membership",
     "Meter",
     "OpenTransaction",
     "QueryHooks",
@@ -207,12 +209,35 @@ class Meter(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Membership:
+    """What a directory knows of a reader."""
+
+    active: bool
+    """Whether the reader may ask at all."""
+    principals: tuple[str, ...]
+    """Of its groups."""
+
+
+class Directory(Protocol):
+    """Knows the groups of readers. Thread-safe."""
+
+    def find(self, connection: psycopg.Connection, owner: TenantRef, subject: str) -> Membership | None:
+        """Return the groups of a subject; None where it is unknown.
+
+        Args:
+            connection: A transaction of the app role for the tenant.
+        """
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class QueryHooks:
     """What wings add to the handling of queries."""
 
     router: ExperimentRouter | None = None
     sampler: SearchSampler | None = None
     meter: Meter | None = None
+    directory: Directory | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -246,4 +271,5 @@ def load_query_hooks(context: HookContext) -> QueryHooks:
         router=next((wing.router for wing in hooks if wing.router is not None), None),
         sampler=next((wing.sampler for wing in hooks if wing.sampler is not None), None),
         meter=next((wing.meter for wing in hooks if wing.meter is not None), None),
+        directory=next((wing.directory for wing in hooks if wing.directory is not None), None),
     )

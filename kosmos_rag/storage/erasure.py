@@ -38,7 +38,7 @@ TENANT_TABLES = (
     *("jobs", "sync_runs", "uploads", "idempotency_keys", "api_keys", "feedback", "monitor_samples", "monitor_runs"),
     *("experiment_results", "experiments", "evaluation_results", "evaluations", "index_events", "postings"),
     *("segments", "indexes", "unsegmented_terms", "lexemes", "acl_statistics", "embeddings", "chunks", "filter_terms"),
-    *("webhook_dead_letters", "webhook_subscribers"),
+    *("webhook_dead_letters", "webhook_subscribers", "scim_members", "scim_resources"),
     *(
         "document_permissions",
         "permission_feeds",

@@ -25,7 +25,7 @@ WITH_ACL = frozenset(
 """Tables whose rows carry the principals that may read them."""
 WITHOUT_ACL = frozenset(
     {"tenants", "embedding_spaces", "collection_presets", "collection_statistics", "indexes", "segments", "postings"}
-    | {"collection_changes"}
+    | {"collection_changes", "scim_resources", "scim_members"}
     | {"api_keys", "experiments", "vector_stores", "vector_store_files", "file_batches"}
 )
 """Tables of which kosmos_app reads all rows of the tenant."""

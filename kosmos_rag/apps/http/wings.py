@@ -11,6 +11,7 @@ _MODULES = (
     "kosmos_rag.text2sql.routes",
     "kosmos_rag.metering.routes",
     "kosmos_rag.webhooks.routes",
+    "kosmos_rag.scim.routes",
 )
 """Modules whose `HTTP` is what a wing adds, in the order of the routes."""
 

@@ -19,6 +19,7 @@ from kosmos_rag.storage.tables import (
     jobs,
     monitor,
     permissions,
+    scim,
     usage,
     webhooks,
 )
@@ -39,6 +40,7 @@ __all__ = [
     "metadata",
     "monitor",
     "permissions",
+    "scim",
     "usage",
     "webhooks",
 ]

@@ -117,7 +117,7 @@ async def identify(request: Request) -> Identity:
     if identity is None:
         raise NotAuthenticated("the session is over; sign in again")
     service.rate_limiter.count(identity)
-    return identity
+    return await dependencies.add_groups(service, identity)
 
 
 def store_view(request: Request, response: Response, view: Identity) -> None:

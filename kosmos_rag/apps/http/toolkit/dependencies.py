@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ParamSpec, TypeVar
 
 from fastapi import Depends, Request, Security
@@ -11,11 +11,11 @@ from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.types import Scope
 
 from kosmos_rag.apps.auth.identity import Identity
-from kosmos_rag.apps.errors import TooManyRequests
+from kosmos_rag.apps.errors import NotAuthenticated, TooManyRequests
 from kosmos_rag.apps.http.toolkit.service import Service
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import is_text
-from kosmos_rag.engine.api_keys import ADMIN, INGEST, READ
+from kosmos_rag.engine.api_keys import ADMIN, INGEST, KEY_SUBJECT, READ
 from kosmos_rag.engine.tenant import Tenant
 
 P = ParamSpec("P")
@@ -100,7 +100,23 @@ async def authenticate(service: Service, scope: Scope, authorization: str | None
         await asyncio.sleep(_REFUSAL_DELAY_S)
         raise
     service.rate_limiter.count(identity)
-    return identity
+    return await add_groups(service, identity)
+
+
+async def add_groups(service: Service, identity: Identity) -> Identity:
+    """Return the identity with the groups that a directory knows now.
+
+    Raises NotAuthenticated for a reader who is deactivated there, DatabaseError.
+    """
+    engine = service.engine.sync_engine
+    if not engine.has_directory or identity.subject.startswith(KEY_SUBJECT):
+        return identity
+    membership = await asyncio.to_thread(engine.find_membership, identity.tenant, identity.subject)
+    if membership is None:
+        return identity
+    if not membership.active:
+        raise NotAuthenticated("the user is deactivated in the directory; ask its administrator")
+    return replace(identity, principals=tuple(dict.fromkeys((*identity.principals, *membership.principals))))
 
 
 _bearer = HTTPBearer(auto_error=False, description="A token (JWT) or a key of `kosmos-rag api-key create`.")

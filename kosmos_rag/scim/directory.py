@@ -1,0 +1,38 @@
+"""The groups of the reader of a question, by its subject."""
+
+import psycopg
+
+from kosmos_rag.engine.query_hooks import HookContext, Membership, QueryHooks, TenantRef
+from kosmos_rag.scim.settings import ScimSettings
+from kosmos_rag.scim.sql import statement
+
+
+class ScimDirectory:
+    """Finds the groups of users that an identity provider wrote."""
+
+    def __init__(self, settings: ScimSettings) -> None:
+        self._settings = settings
+
+    def find(self, connection: psycopg.Connection, owner: TenantRef, subject: str) -> Membership | None:
+        """Return the groups of a subject; None where it is no user. Args: see `Directory.find`."""
+        by_name = self._settings.subject == "user_name"
+        values = {
+            "tenant_id": owner.id,
+            "name_key": subject.casefold() if by_name else None,
+            "external_id": None if by_name else subject,
+        }
+        rows = connection.execute(statement("find_membership"), values).fetchall()
+        if not rows:
+            return None
+        groups = {name for _, names in rows for name in names}
+        return Membership(
+            # Two users of one external id: none of them may be deactivated.
+            active=all(active for active, _ in rows),
+            principals=tuple(f"group:{name}" for name in sorted(groups)),
+        )
+
+
+def create_query_hooks(context: HookContext) -> QueryHooks:
+    """Create the directory of an engine; none where `scim.enabled` is false."""
+    settings = context.settings.section(ScimSettings)
+    return QueryHooks(directory=ScimDirectory(settings) if settings.enabled else None)

@@ -1,0 +1,194 @@
+"""Requests and answers of SCIM 2.0 as scim2-models reads and writes them."""
+
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any, TypeVar, cast
+
+from pydantic import ValidationError
+from scim2_models import (
+    AuthenticationScheme,
+    Bulk,
+    ChangePassword,
+    Context,
+    Error,
+    ETag,
+    Filter,
+    Group,
+    GroupMember,
+    InvalidSyntaxException,
+    ListResponse,
+    Patch,
+    PatchOp,
+    ResponseParameters,
+    SCIMException,
+    ScimPolicy,
+    ServiceProviderConfig,
+    Sort,
+    User,
+)
+
+from kosmos_rag.apps.http.toolkit.errors import ErrorFormat
+from kosmos_rag.apps.problem_details import Problem
+
+Resource = TypeVar("Resource", bound=User[Any] | Group)
+
+PREFIX = "/scim/"
+"""What the paths of the interface begin with."""
+MEDIA_TYPE = "application/scim+json"
+LENIENT = ScimPolicy(
+    unknown=ScimPolicy.Unknown.ignore,
+    remove_value_as_filter=ScimPolicy.RemoveValue.apply,
+    unmatched_path_filter=ScimPolicy.UnmatchedPathFilter.create,
+)
+"""Entra sends attributes of its own, removes members by a value, and writes to values that do not exist yet."""
+_READ_ONLY = ("id", "meta", "schemas")
+_MAX_OPERATIONS = 1000
+
+
+def parse_resource(model: type[Resource], body: Any, *, context: Context) -> Resource:
+    """Return the user or group of a request. Raises SCIMException, ValidationError.
+
+    Args:
+        model: What the body describes.
+        body: The parsed JSON.
+        context: Whether it is to be created or replaced.
+    """
+    with LENIENT:
+        return cast("Resource", model.model_validate(_require_object(body), scim_ctx=context))
+
+
+def apply_patch(model: type[Resource], resource: Resource, body: Any) -> Resource:
+    """Return a resource after the operations of a request. Raises SCIMException, ValidationError.
+
+    Args:
+        model: Class of the resource, with its extensions.
+        resource: Is changed in place.
+        body: The parsed JSON.
+    """
+    request = dict(_require_object(body))
+    operations = request.get("Operations")
+    if not isinstance(operations, list) or not 0 < len(operations) <= _MAX_OPERATIONS:
+        raise InvalidSyntaxException(detail=f"Operations is missing; send 1 to {_MAX_OPERATIONS}")
+    request["Operations"] = [_simplify(operation) for operation in operations]
+    if isinstance(resource, Group) and resource.members:
+        # Compared with those of the request, which have the id alone.
+        resource.members = [GroupMember(value=member.value) for member in resource.members]
+    with LENIENT:
+        patch: Any = PatchOp[model].model_validate(request, scim_ctx=Context.RESOURCE_PATCH_REQUEST)  # type: ignore[valid-type]
+        patch.patch(resource)
+    return resource
+
+
+def parse_selection(model: type[Any], attributes: str | None, excluded: str | None) -> ResponseParameters[Any] | None:
+    """Return the attributes that an answer has; None for all. Raises SCIMException, ValidationError.
+
+    Args:
+        attributes: Names of those that it has, separated by commas; None for all.
+        excluded: Names of those that it has not.
+    """
+    names = {"attributes": attributes, "excludedAttributes": excluded}
+    lists = {key: [name.strip() for name in text.split(",")] for key, text in names.items() if text}
+    return ResponseParameters[model].model_validate(lists) if lists else None  # type: ignore[valid-type]
+
+
+def dump(resource: Any, context: Context, selection: ResponseParameters[Any] | None = None) -> dict[str, Any]:
+    """Return the JSON of a resource or message.
+
+    Args:
+        selection: The attributes that it has; None for all.
+    """
+    with LENIENT:
+        dumped: dict[str, Any] = resource.model_dump(mode="json", scim_ctx=context, response_parameters=selection)
+    return dumped
+
+
+def build_page(
+    model: type[Resource],
+    resources: list[Resource],
+    start: int,
+    count: int,
+    selection: ResponseParameters[Any] | None = None,
+) -> dict[str, Any]:
+    """Return one page of resources as a ListResponse.
+
+    Args:
+        start: Number of the first one, from 1.
+        count: Most resources of the page.
+        selection: The attributes of each resource; None for all.
+    """
+    page = resources[start - 1 : start - 1 + count]
+    response = ListResponse[model](  # type: ignore[valid-type]
+        total_results=len(resources), start_index=start, items_per_page=len(page), resources=page
+    )
+    return dump(response, Context.RESOURCE_QUERY_RESPONSE, selection)
+
+
+def describe_error(error: SCIMException | ValidationError) -> tuple[int, dict[str, Any]]:
+    """Return status and body of a refused request."""
+    if isinstance(error, SCIMException):
+        message = error.to_error()
+    else:
+        errors = Error.from_validation_errors(error)
+        message = errors[0] if errors else Error(status=HTTPStatus.BAD_REQUEST)
+    return int(message.status or HTTPStatus.BAD_REQUEST), message.model_dump(mode="json")
+
+
+def build_config() -> ServiceProviderConfig:
+    """Return what the interface supports."""
+    return ServiceProviderConfig(
+        patch=Patch(supported=True),
+        bulk=Bulk(supported=False, max_operations=0, max_payload_size=0),
+        filter=Filter(supported=True, max_results=1000),
+        change_password=ChangePassword(supported=False),
+        sort=Sort(supported=False),
+        etag=ETag(supported=True),
+        authentication_schemes=[
+            AuthenticationScheme(
+                type=AuthenticationScheme.Type.oauthbearertoken,
+                name="API key",
+                description="A key with the scope admin",
+                primary=True,
+            )
+        ],
+    )
+
+
+def _build_problem(problem: Problem, detail: str, _: dict[str, Any]) -> dict[str, Any]:
+    error = Error(status=_scim_status(problem.status), detail=detail)
+    body: dict[str, Any] = error.model_dump(mode="json")
+    return body
+
+
+def _scim_status(status: int) -> int:
+    return HTTPStatus.BAD_REQUEST if status == HTTPStatus.UNPROCESSABLE_ENTITY else status
+
+
+def _require_object(body: Any) -> Mapping[str, Any]:
+    if not isinstance(body, dict):
+        raise InvalidSyntaxException(detail="the body is no JSON object")
+    return body
+
+
+def _simplify(operation: Any) -> Any:
+    """Return an operation without the id next to a new name, and with members by id alone."""
+    if not isinstance(operation, dict) or "value" not in operation:
+        return operation
+    value, path = operation["value"], str(operation.get("path") or "")
+    if path.casefold() == "members":
+        value = _keep_ids(value)
+    elif not path and isinstance(value, dict):
+        writable = {key: entry for key, entry in value.items() if key not in _READ_ONLY}
+        value = {key: _keep_ids(entry) if key.casefold() == "members" else entry for key, entry in writable.items()}
+    return {**operation, "value": value}
+
+
+def _keep_ids(members: Any) -> Any:
+    entries = members if isinstance(members, list) else [members]
+    if not all(isinstance(entry, dict) for entry in entries):
+        return members
+    return [{"value": entry.get("value")} for entry in entries]
+
+
+ERROR_FORMAT = ErrorFormat(
+    prefix=PREFIX, name="ScimError", schema={"type": "object"}, build=_build_problem, status=_scim_status
+)

@@ -1,0 +1,84 @@
+-- name: insert_resource
+INSERT INTO kosmos.scim_resources (tenant_id, id, kind, name, name_key, external_id, active, content, version, created_at,
+                                   modified_at)
+VALUES (%(tenant_id)s, %(id)s, %(kind)s, %(name)s, %(name_key)s, %(external_id)s, %(active)s, %(content)s, 1, %(now)s,
+        %(now)s)
+ON CONFLICT (tenant_id, kind, name_key) DO NOTHING
+RETURNING id
+
+-- name: read_resource
+SELECT r.id, r.content, r.version, r.created_at, r.modified_at
+  FROM kosmos.scim_resources r
+ WHERE r.tenant_id = %(tenant_id)s AND r.kind = %(kind)s AND r.id = %(id)s
+
+-- name: lock_resource
+SELECT r.id, r.content, r.version, r.created_at, r.modified_at
+  FROM kosmos.scim_resources r
+ WHERE r.tenant_id = %(tenant_id)s AND r.kind = %(kind)s AND r.id = %(id)s
+   FOR UPDATE
+
+-- name: find_other_of_name
+SELECT r.id
+  FROM kosmos.scim_resources r
+ WHERE r.tenant_id = %(tenant_id)s AND r.kind = %(kind)s AND r.name_key = %(name_key)s AND r.id <> %(id)s
+
+-- name: update_resource
+UPDATE kosmos.scim_resources r
+   SET name = %(name)s, name_key = %(name_key)s, external_id = %(external_id)s, active = %(active)s,
+       content = %(content)s, version = r.version + 1, modified_at = %(now)s
+ WHERE r.tenant_id = %(tenant_id)s AND r.kind = %(kind)s AND r.id = %(id)s
+
+-- name: delete_resource
+DELETE FROM kosmos.scim_resources r WHERE r.tenant_id = %(tenant_id)s AND r.kind = %(kind)s AND r.id = %(id)s RETURNING r.id
+
+-- name: list_resources
+-- All of a kind, or those of one name or external id.
+SELECT r.id, r.content, r.version, r.created_at, r.modified_at
+  FROM kosmos.scim_resources r
+ WHERE r.tenant_id = %(tenant_id)s AND r.kind = %(kind)s
+   AND (%(name_key)s::text IS NULL OR r.name_key = %(name_key)s)
+   AND (%(external_id)s::text IS NULL OR r.external_id = %(external_id)s)
+ ORDER BY r.created_at, r.id
+
+-- name: list_members
+SELECT m.group_id, m.user_id, u.name
+  FROM kosmos.scim_members m
+  JOIN kosmos.scim_resources u ON u.tenant_id = %(tenant_id)s AND u.id = m.user_id
+ WHERE m.tenant_id = %(tenant_id)s AND m.group_id = ANY (%(ids)s::uuid[])
+ ORDER BY m.group_id, m.user_id
+
+-- name: insert_members
+-- Only users of the tenant.
+INSERT INTO kosmos.scim_members (tenant_id, group_id, user_id)
+SELECT u.tenant_id, %(id)s, u.id
+  FROM kosmos.scim_resources u
+ WHERE u.tenant_id = %(tenant_id)s AND u.kind = 'User' AND u.id = ANY (%(user_ids)s::uuid[])
+ON CONFLICT DO NOTHING
+
+-- name: delete_members
+DELETE FROM kosmos.scim_members m
+ WHERE m.tenant_id = %(tenant_id)s AND m.group_id = %(id)s AND m.user_id = ANY (%(user_ids)s::uuid[])
+
+-- name: count_users
+SELECT count(*)
+  FROM kosmos.scim_resources u
+ WHERE u.tenant_id = %(tenant_id)s AND u.kind = 'User' AND u.id = ANY (%(user_ids)s::uuid[])
+
+-- name: list_groups_of_users
+SELECT m.user_id, g.id, g.name
+  FROM kosmos.scim_members m
+  JOIN kosmos.scim_resources g ON g.tenant_id = %(tenant_id)s AND g.id = m.group_id
+ WHERE m.tenant_id = %(tenant_id)s AND m.user_id = ANY (%(ids)s::uuid[])
+ ORDER BY m.user_id, g.name
+
+-- name: find_membership
+-- The users of a subject, each with the names of its groups; an external id may occur twice.
+SELECT u.active, ARRAY(SELECT g.name
+                         FROM kosmos.scim_members m
+                         JOIN kosmos.scim_resources g ON g.tenant_id = %(tenant_id)s AND g.id = m.group_id
+                        WHERE m.tenant_id = %(tenant_id)s AND m.user_id = u.id
+                        ORDER BY g.name)
+  FROM kosmos.scim_resources u
+ WHERE u.tenant_id = %(tenant_id)s AND u.kind = 'User'
+   AND (%(name_key)s::text IS NULL OR u.name_key = %(name_key)s)
+   AND (%(external_id)s::text IS NULL OR u.external_id = %(external_id)s)

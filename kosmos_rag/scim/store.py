@@ -1,0 +1,226 @@
+"""Users and groups of a tenant in the database."""
+
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, TypeVar, cast
+
+import psycopg
+from psycopg.rows import class_row
+from psycopg.types.json import Jsonb
+from scim2_models import (
+    Context,
+    EnterpriseUser,
+    Group,
+    InvalidValueException,
+    Meta,
+    NotFoundException,
+    PreconditionFailedException,
+    ScimFilter,
+    UniquenessException,
+    User,
+)
+from scim2_models.path import CompareOperator, Comparison
+
+from kosmos_rag.core.types import is_text
+from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.scim.sql import statement
+
+EnterpriseAccount = User[EnterpriseUser]
+Resource = TypeVar("Resource", bound=User[Any] | Group)
+_MAX_NAME = 300
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredResource:
+    """A row of a user or group."""
+
+    id: uuid.UUID
+    content: Mapping[str, Any]
+    version: int
+    created_at: datetime
+    modified_at: datetime
+
+    @property
+    def etag(self) -> str:
+        """Weak ETag of the version."""
+        return f'W/"{self.version}"'
+
+
+class ScimStore:
+    """Users and groups of one tenant.
+
+    Every call raises ConfigError without `database.worker_url`, and DatabaseError; SCIMException where a request is
+    refused.
+    """
+
+    def __init__(self, tenant: Tenant, base_url: str) -> None:
+        """Create the store.
+
+        Args:
+            base_url: Address of the interface, for the locations of resources.
+        """
+        self._tenant = tenant
+        self._base_url = base_url
+
+    def create(self, resource: Resource) -> Resource:
+        """Create a user or group; return it as it is stored."""
+        resource_id = uuid.uuid4()
+        with self._tenant.sessions.write() as connection:
+            self._tenant.sessions.create_tenant(connection)
+            values = {**self._columns(resource), "id": resource_id}
+            if connection.execute(statement("insert_resource"), values).fetchone() is None:
+                raise UniquenessException(detail=f"{values['name']} exists already")
+            if isinstance(resource, Group):
+                self._set_members(connection, resource_id, resource)
+            return self._read(connection, type(resource), resource_id)
+
+    def get(self, model: type[Resource], resource_id: str) -> Resource:
+        """Return a user or group."""
+        with self._tenant.sessions.write() as connection:
+            return self._read(connection, model, _parse_id(resource_id))
+
+    def change(
+        self, model: type[Resource], resource_id: str, etag: str | None, apply: Callable[[Resource], Resource]
+    ) -> Resource:
+        """Change a user or group, and return it as it is stored.
+
+        Args:
+            etag: The version that it must have; None for any.
+            apply: Returns the resource after the change.
+        """
+        with self._tenant.sessions.write() as connection:
+            current = self._read(connection, model, _parse_id(resource_id), query="lock_resource")
+            if etag not in (None, "*", current.meta.version if current.meta else None):
+                raise PreconditionFailedException(detail="the resource has another version; read it again")
+            changed = apply(current)
+            values = {**self._columns(changed), "id": _parse_id(resource_id)}
+            if connection.execute(statement("find_other_of_name"), values).fetchone():
+                raise UniquenessException(detail=f"{values['name']} exists already")
+            connection.execute(statement("update_resource"), values)
+            if isinstance(changed, Group):
+                self._set_members(connection, values["id"], changed)
+            return self._read(connection, model, values["id"])
+
+    def delete(self, model: type[Resource], resource_id: str) -> None:
+        """Delete a user with its memberships, or a group."""
+        values = {**self._scope(model), "id": _parse_id(resource_id)}
+        with self._tenant.sessions.write() as connection:
+            if connection.execute(statement("delete_resource"), values).fetchone() is None:
+                raise _not_found(resource_id)
+
+    def find(self, model: type[Resource], text: str | None) -> list[Resource]:
+        """Return the users or groups that a filter matches, the oldest first.
+
+        Equal names and external ids are found by an index; other filters read all resources.
+        """
+        condition = None if text is None else ScimFilter[model](text)  # type: ignore[valid-type]
+        values = {**self._scope(model), "name_key": None, "external_id": None, **_index_values(condition)}
+        with self._tenant.sessions.write() as connection:
+            with connection.cursor(row_factory=class_row(StoredResource)) as cursor:
+                rows = cursor.execute(statement("list_resources"), values).fetchall()
+            resources = self._build(connection, model, rows)
+        return [resource for resource in resources if condition is None or condition.match(resource)]
+
+    def _read(
+        self, connection: psycopg.Connection, model: type[Resource], resource_id: uuid.UUID, query: str = ""
+    ) -> Resource:
+        locked, read = statement("lock_resource"), statement("read_resource")
+        with connection.cursor(row_factory=class_row(StoredResource)) as cursor:
+            values = {**self._scope(model), "id": resource_id}
+            row = cursor.execute(locked if query else read, values).fetchone()
+        if row is None:
+            raise _not_found(str(resource_id))
+        return self._build(connection, model, [row])[0]
+
+    def _build(
+        self, connection: psycopg.Connection, model: type[Resource], rows: Sequence[StoredResource]
+    ) -> list[Resource]:
+        """Return resources with their meta data, members and groups."""
+        is_group = issubclass(model, Group)
+        query = statement("list_members") if is_group else statement("list_groups_of_users")
+        values = {"tenant_id": self._tenant.id, "ids": [row.id for row in rows]}
+        related: defaultdict[uuid.UUID, list[dict[str, Any]]] = defaultdict(list)
+        for owner, other, name in connection.execute(query, values).fetchall() if rows else ():
+            folder = "Users" if is_group else "Groups"
+            related[owner].append({"value": str(other), "display": name, "$ref": f"{self._base_url}/{folder}/{other}"})
+        key, kind = ("members", "Group") if is_group else ("groups", "User")
+        resources = []
+        for row in rows:
+            resource = model.model_validate({**row.content, "id": str(row.id), key: related[row.id] or None})
+            resource.meta = Meta(
+                resource_type=kind,
+                created=row.created_at,
+                last_modified=row.modified_at,
+                version=row.etag,
+                location=f"{self._base_url}/{kind}s/{row.id}",
+            )
+            resources.append(cast("Resource", resource))
+        return resources
+
+    def _set_members(self, connection: psycopg.Connection, group_id: uuid.UUID, group: Group) -> None:
+        user_ids = {_parse_member(member.value) for member in group.members or []}
+        values = {"tenant_id": self._tenant.id, "id": group_id, "ids": [group_id], "user_ids": list(user_ids)}
+        row = connection.execute(statement("count_users"), values).fetchone()
+        if row is None or row[0] != len(user_ids):
+            raise InvalidValueException(detail="a member is no user of this tenant; create its user first")
+        current = {user_id for _, user_id, _ in connection.execute(statement("list_members"), values).fetchall()}
+        connection.execute(statement("delete_members"), {**values, "user_ids": list(current - user_ids)})
+        connection.execute(statement("insert_members"), {**values, "user_ids": list(user_ids - current)})
+
+    def _scope(self, model: type[Any]) -> dict[str, Any]:
+        return {"tenant_id": self._tenant.id, "kind": "Group" if issubclass(model, Group) else "User"}
+
+    def _columns(self, resource: User[Any] | Group) -> dict[str, Any]:
+        is_group = isinstance(resource, Group)
+        name = resource.display_name if isinstance(resource, Group) else resource.user_name
+        _check_name(name)
+        _check_name(resource.external_id or "-")
+        content = resource.model_dump(scim_ctx=Context.DEFAULT)
+        for key in ("id", "meta", "password", "members" if is_group else "groups"):
+            content.pop(key, None)
+        return {
+            **self._scope(type(resource)),
+            "name": name,
+            "name_key": str(name).casefold(),
+            "external_id": resource.external_id,
+            "active": isinstance(resource, Group) or resource.active is not False,
+            "content": Jsonb(content),
+            "now": datetime.now(UTC),
+        }
+
+
+def _check_name(name: str | None) -> None:
+    if not name or not is_text(name) or not name.isprintable() or len(name) > _MAX_NAME:
+        raise InvalidValueException(detail=f"{str(name)[:60]!r} is no name; use 1 to {_MAX_NAME} printable characters")
+
+
+def _index_values(condition: Any) -> dict[str, str]:
+    """Return what finds the resources of a filter by an index; empty for other filters."""
+    node = None if condition is None else condition.ast
+    if not isinstance(node, Comparison) or node.op is not CompareOperator.eq or not isinstance(node.value, str):
+        return {}
+    attribute = str(node.attr_path).casefold().rpartition(":")[2]
+    if attribute == ("displayname" if condition.model is Group else "username"):
+        return {"name_key": node.value.casefold()}
+    return {"external_id": node.value} if attribute == "externalid" else {}
+
+
+def _parse_id(text: str) -> uuid.UUID:
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        raise _not_found(text) from None
+
+
+def _parse_member(text: str | None) -> uuid.UUID:
+    try:
+        return uuid.UUID(text or "")
+    except ValueError:
+        raise InvalidValueException(detail=f"member {str(text)[:60]!r} is no id of a user") from None
+
+
+def _not_found(resource_id: str) -> NotFoundException:
+    return NotFoundException(detail=f"there is no resource {resource_id[:60]!r}")

@@ -1,0 +1,288 @@
+"""Users and groups by the requests that Entra, Okta and Keycloak document, and what they change for questions."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.integration.apps.http.serving import Running, Signer, serving, with_tokens
+from tests.integration.variants import changed
+
+pytestmark = pytest.mark.emptied_database
+
+USER = "urn:ietf:params:scim:schemas:core:2.0:User"
+ENTERPRISE = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"
+GROUP = "urn:ietf:params:scim:schemas:core:2.0:Group"
+PATCH = "urn:ietf:params:scim:api:messages:2.0:PatchOp"
+ERROR = "urn:ietf:params:scim:api:messages:2.0:Error"
+LONG = b"a" * 400
+ENTRA_USER = {
+    "schemas": [USER, ENTERPRISE],
+    "externalId": "0a21f0f2-8d2a-4f8e-bf98-7363c4aed4ef",
+    "userName": "ann@example.org",
+    "active": True,
+    "emails": [{"primary": True, "type": "work", "value": "ann@example.org"}],
+    "meta": {"resourceType": "User"},
+    "name": {"formatted": "Ann Lee", "familyName": "Lee", "givenName": "Ann"},
+    "roles": [],
+}
+OKTA_USER = {
+    "schemas": [USER],
+    "userName": "ann@example.org",
+    "name": {"givenName": "Ann", "familyName": "Lee"},
+    "emails": [{"primary": True, "value": "ann@example.org", "type": "work"}],
+    "displayName": "Ann Lee",
+    "locale": "en-US",
+    "externalId": "00ujl29u0le5T6Aj10h7",
+    "groups": [],
+    "password": "1mz050nq",
+    "active": True,
+}
+
+
+@pytest.fixture
+def engine(settings: Settings, signer: Signer) -> Iterator[Engine]:
+    with Engine(with_tokens(changed(settings, {"scim.enabled": True}), signer), embedder=HashingEmbedder()) as engine:
+        yield engine
+
+
+@pytest.fixture
+def served(engine: Engine, signer: Signer) -> Iterator[Running]:
+    with serving(engine, signer) as running:
+        yield running
+
+
+@pytest.fixture
+def client(served: Running) -> Iterator[httpx.Client]:
+    with served.client(served.key("directory", "admin")) as client:
+        client.headers["content-type"] = "application/scim+json"
+        yield client
+
+
+def _patch(client: httpx.Client, path: str, *operations: dict[str, Any], **options: Any) -> httpx.Response:
+    return client.patch(f"/scim/v2/{path}", json={"schemas": [PATCH], "Operations": list(operations)}, **options)
+
+
+def _create(client: httpx.Client, user: dict[str, Any]) -> str:
+    response = client.post("/scim/v2/Users", json=user)
+    assert response.status_code == 201, response.text
+    return str(response.json()["id"])
+
+
+def _create_group(client: httpx.Client, name: str, *members: str) -> str:
+    body = {"schemas": [GROUP], "displayName": name, "members": [{"value": member} for member in members]}
+    response = client.post("/scim/v2/Groups", json=body)
+    assert response.status_code == 201, response.text
+    return str(response.json()["id"])
+
+
+def _sources(served: Running, subject: str = "ann@example.org") -> list[str]:
+    with served.client(sub=subject, scope="read") as reader:
+        response = reader.post("/v1/search", json={"question": "leave"})
+        assert response.status_code == 200, response.text
+        return sorted(hit["source"] for hit in response.json()["hits"])
+
+
+def _find(client: httpx.Client, kind: str, condition: str, **params: Any) -> list[dict[str, Any]]:
+    response = client.get(f"/scim/v2/{kind}", params={"filter": condition, **params})
+    assert response.status_code == 200, response.text
+    resources: list[dict[str, Any]] = response.json().get("Resources", [])
+    return resources
+
+
+def test_membership__takes_effect_at_the_next_question(engine: Engine, served: Running, client: httpx.Client) -> None:
+    engine.tenant("acme").ingest([
+        SourceDocument(source="all.md", data=b"Leave for all."),
+        SourceDocument(source="hr.md", data=b"Leave of HR.", acl=("group:HR",)),
+    ])  # fmt: skip
+    assert _sources(served) == ["all.md"]
+    ann = _create(client, ENTRA_USER)
+    hr = _create_group(client, "HR")
+    assert _sources(served) == ["all.md"]
+    assert (
+        _patch(client, f"Groups/{hr}", {"op": "Add", "path": "members", "value": [{"value": ann}]}).status_code == 200
+    )
+    assert _sources(served) == ["all.md", "hr.md"]
+    assert _sources(served, "ANN@example.org") == ["all.md", "hr.md"]
+    assert _sources(served, "bob@example.org") == ["all.md"]
+    removal = {"op": "Remove", "path": "members", "value": [{"$ref": None, "value": ann, "display": "Ann"}]}
+    assert _patch(client, f"Groups/{hr}", removal).status_code == 200
+    assert _sources(served) == ["all.md"]
+    _patch(client, f"Groups/{hr}", {"op": "add", "path": "members", "value": [{"value": ann}]})
+    assert client.delete(f"/scim/v2/Groups/{hr}").status_code == 204
+    assert _sources(served) == ["all.md"]
+
+
+def test_deactivated_user__is_refused_at_the_next_question(served: Running, client: httpx.Client) -> None:
+    ann = _create(client, ENTRA_USER)
+    with served.client(sub="ann@example.org", scope="read") as reader:
+        assert reader.get("/v1/stats").status_code == 200
+        _patch(client, f"Users/{ann}", {"op": "Replace", "path": "active", "value": "False"})
+        assert reader.get("/v1/stats").status_code == 401
+        _patch(client, f"Users/{ann}", {"op": "replace", "value": {"active": True}})
+        assert reader.get("/v1/stats").status_code == 200
+        client.put(f"/scim/v2/Users/{ann}", json=OKTA_USER | {"active": False})
+        assert reader.get("/v1/stats").status_code == 401
+
+
+def test_entra__finds_creates_and_changes_a_user(client: httpx.Client) -> None:
+    assert (
+        client.get("/scim/v2/Users", params={"filter": 'userName eq "non-existent user"'}).json()["totalResults"] == 0
+    )
+    ann = _create(client, ENTRA_USER)
+    assert [user["id"] for user in _find(client, "Users", 'userName eq "ANN@example.org"')] == [ann]
+    assert [user["id"] for user in _find(client, "Users", f'externalId eq "{ENTRA_USER["externalId"]}"')] == [ann]
+    changes = (
+        {"op": "Replace", "path": 'emails[type eq "work"].value', "value": "new@example.org"},
+        {"op": "Replace", "path": "name.familyName", "value": "Long"},
+        {"op": "Add", "path": f"{ENTERPRISE}:department", "value": "HR"},
+        {"op": "Add", "path": 'phoneNumbers[type eq "work"].value', "value": "123"},
+    )
+    response = _patch(client, f"Users/{ann}", *changes, params={"aadOptscim062020": ""})
+    assert response.status_code == 200, response.text
+    user = client.get(f"/scim/v2/Users/{ann}").json()
+    assert user["emails"][0]["value"] == "new@example.org"
+    assert user["name"]["familyName"] == "Long"
+    assert user[ENTERPRISE]["department"] == "HR"
+    assert user["phoneNumbers"] == [{"type": "work", "value": "123"}]
+    group = _create_group(client, "HR", ann)
+    listed = client.get(f"/scim/v2/Groups/{group}", params={"excludedAttributes": "members"}).json()
+    assert "members" not in listed
+    assert listed["displayName"] == "HR"
+    assert [entry["id"] for entry in _find(client, "Groups", 'displayName eq "hr"', excludedAttributes="members")] == [
+        group
+    ]
+
+
+def test_okta__creates_renames_and_fills_a_group(client: httpx.Client) -> None:
+    ann = _create(client, OKTA_USER)
+    user = client.get(f"/scim/v2/Users/{ann}").json()
+    assert "password" not in user
+    assert user["displayName"] == "Ann Lee"
+    group = _create_group(client, "Test SCIM")
+    renaming = {"op": "replace", "value": {"id": group, "displayName": "Test SCIMv2"}}
+    assert _patch(client, f"Groups/{group}", renaming).status_code == 200
+    filling = {"op": "add", "path": "members", "value": [{"value": ann, "display": "ann@example.org"}]}
+    assert _patch(client, f"Groups/{group}", filling).status_code == 200
+    filled = client.get(f"/scim/v2/Groups/{group}").json()
+    assert (filled["displayName"], [member["value"] for member in filled["members"]]) == ("Test SCIMv2", [ann])
+    assert client.get(f"/scim/v2/Users/{ann}").json()["groups"][0]["display"] == "Test SCIMv2"
+    emptying = {"op": "remove", "path": f'members[value eq "{ann}"]'}
+    assert "members" not in _patch(client, f"Groups/{group}", emptying).json()
+    replaced = client.put(
+        f"/scim/v2/Groups/{group}",
+        json={"schemas": [GROUP], "id": group, "displayName": "Test SCIMv2", "members": [{"value": ann}]},
+    )
+    assert [member["value"] for member in replaced.json()["members"]] == [ann]
+
+
+def test_keycloak__replaces_a_user_and_deletes_it(client: httpx.Client) -> None:
+    """The extension scim-for-keycloak sends whole resources."""
+    body = {
+        "schemas": [USER],
+        "userName": "ann",
+        "externalId": "6f1c",
+        "active": True,
+        "emails": [{"value": "a@b.org"}],
+    }
+    ann = _create(client, body)
+    replaced = client.put(f"/scim/v2/Users/{ann}", json=body | {"id": ann, "displayName": "Ann"})
+    assert (replaced.status_code, replaced.json()["displayName"]) == (200, "Ann")
+    group = _create_group(client, "HR", ann)
+    assert client.delete(f"/scim/v2/Users/{ann}").status_code == 204
+    assert client.get(f"/scim/v2/Users/{ann}").status_code == 404
+    assert "members" not in client.get(f"/scim/v2/Groups/{group}").json()
+
+
+def test_pages__begin_at_one_and_count_all(client: httpx.Client) -> None:
+    for number in range(5):
+        _create(client, OKTA_USER | {"userName": f"user{number}", "externalId": str(number)})
+    page = client.get("/scim/v2/Users", params={"startIndex": 2, "count": 2}).json()
+    assert (page["totalResults"], page["startIndex"], page["itemsPerPage"]) == (5, 2, 2)
+    assert [user["userName"] for user in page["Resources"]] == ["user1", "user2"]
+    assert client.get("/scim/v2/Users", params={"count": 0}).json()["totalResults"] == 5
+    assert client.get("/scim/v2/Users", params={"startIndex": 99}).json()["itemsPerPage"] == 0
+    names = [user["userName"] for user in _find(client, "Users", 'userName sw "USER" and not (userName eq "user3")')]
+    assert names == ["user0", "user1", "user2", "user4"]
+
+
+def test_etag__of_another_version_is_refused(client: httpx.Client) -> None:
+    response = client.post("/scim/v2/Users", json=OKTA_USER)
+    ann, etag = response.json()["id"], response.headers["etag"]
+    assert response.headers["location"].endswith(f"/scim/v2/Users/{ann}")
+    change = {"op": "replace", "path": "displayName", "value": "A"}
+    assert _patch(client, f"Users/{ann}", change, headers={"if-match": etag}).status_code == 200
+    refused = _patch(client, f"Users/{ann}", change, headers={"if-match": etag})
+    assert (refused.status_code, refused.json()["schemas"]) == (412, [ERROR])
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "kind"),
+    [
+        (b"{", 400, "invalidSyntax"),
+        (b"[]", 400, "invalidSyntax"),
+        (b"[" * 100_000, 400, "invalidSyntax"),
+        (b"{}", 400, "invalidValue"),
+        (b'{"schemas": ["urn:x"], "userName": 5}', 400, "invalidValue"),
+        (b'{"schemas": ["urn:ietf:params:scim:schemas:core:2.0:User"], "userName": "a\\u0000b"}', 400, "invalidValue"),
+        (b'{"schemas": ["urn:ietf:params:scim:schemas:core:2.0:User"], "userName": "a\\nb"}', 400, "invalidValue"),
+        (b'{"schemas": ["urn:ietf:params:scim:schemas:core:2.0:User"], "userName": "%b"}' % LONG, 400, "invalidValue"),
+    ],
+)  # fmt: skip
+def test_hostile_body__is_refused(client: httpx.Client, body: bytes, status: int, kind: str) -> None:
+    response = client.post("/scim/v2/Users", content=body)
+    assert (response.status_code, response.json().get("scimType")) == (status, kind), response.text
+    assert client.get("/scim/v2/Users").json()["totalResults"] == 0
+
+
+def test_hostile_requests__are_refused_and_change_nothing(client: httpx.Client) -> None:
+    ann = _create(client, OKTA_USER)
+    assert client.post("/scim/v2/Users", json=OKTA_USER | {"userName": "ANN@example.org"}).status_code == 409
+    bob = _create(client, OKTA_USER | {"userName": "bob"})
+    conflict = _patch(client, f"Users/{bob}", {"op": "replace", "path": "userName", "value": "Ann@example.org"})
+    assert (conflict.status_code, conflict.json()["scimType"]) == (409, "uniqueness")
+    group = _create_group(client, "HR", ann)
+    for member in ("00000000-0000-0000-0000-000000000000", "x", group):
+        response = _patch(client, f"Groups/{group}", {"op": "add", "path": "members", "value": [{"value": member}]})
+        assert (response.status_code, response.json()["scimType"]) == (400, "invalidValue"), member
+    for condition in ("userName eq", 'userName xx "a"', '(userName eq "a"', "'; DROP TABLE", "(" * 900):
+        response = client.get("/scim/v2/Users", params={"filter": condition})
+        assert (response.status_code, response.json()["scimType"]) == (400, "invalidFilter"), condition
+    for path, status in (("Users/x", 404), ("Robots", 404), ("Users?startIndex=x", 400), ("Users?tenant=other", 400)):
+        response = client.get(f"/scim/v2/{path}")
+        assert (response.status_code, response.json()["schemas"]) == (status, [ERROR]), path
+    for operations in ([], [{"op": "drop"}], [{"op": "remove"}], [{"op": "replace", "path": "id", "value": "x"}]):
+        assert _patch(client, f"Users/{ann}", *operations).status_code == 400, operations
+    assert [member["value"] for member in client.get(f"/scim/v2/Groups/{group}").json()["members"]] == [ann]
+
+
+def test_resources__are_of_one_tenant_and_for_administrators(served: Running, client: httpx.Client) -> None:
+    ann = _create(client, OKTA_USER)
+    with served.client(served.key("other", "admin", tenant_name="other")) as other:
+        assert other.get(f"/scim/v2/Users/{ann}").status_code == 404
+        assert other.get("/scim/v2/Users").json()["totalResults"] == 0
+        assert other.delete(f"/scim/v2/Users/{ann}").status_code == 404
+        body = {"schemas": [GROUP], "displayName": "HR", "members": [{"value": ann}]}
+        assert other.post("/scim/v2/Groups", json=body).status_code == 400
+    for credentials, status in ((served.key("loader", "ingest"), 403), ("wrong", 401)):
+        with served.client(credentials) as reader:
+            response = reader.get("/scim/v2/Users")
+            assert (response.status_code, response.json()["schemas"]) == (status, [ERROR])
+
+
+def test_discovery__describes_the_interface(client: httpx.Client) -> None:
+    config = client.get("/scim/v2/ServiceProviderConfig").json()
+    assert (config["patch"]["supported"], config["bulk"]["supported"]) == (True, False)
+    assert {entry["name"] for entry in client.get("/scim/v2/ResourceTypes").json()["Resources"]} == {"User", "Group"}
+    schemas = {entry["id"] for entry in client.get("/scim/v2/Schemas").json()["Resources"]}
+    assert schemas == {USER, ENTERPRISE, GROUP}
+
+
+def test_disabled__serves_nothing(settings: Settings, signer: Signer) -> None:
+    with Engine(settings, embedder=HashingEmbedder()) as engine, serving(engine, signer) as running:
+        with running.client(running.key("directory", "admin")) as client:
+            assert client.get("/scim/v2/Users").status_code == 404
+        assert not engine.has_directory
