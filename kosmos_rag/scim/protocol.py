@@ -170,7 +170,7 @@ def _require_object(body: Any) -> Mapping[str, Any]:
 
 
 def _simplify(operation: Any) -> Any:
-    """Return an operation without the id next to a new name, and with members by id alone."""
+    """Return an operation without read-only keys, and with members by id alone."""
     if not isinstance(operation, dict) or "value" not in operation:
         return operation
     value, path = operation["value"], str(operation.get("path") or "")
