@@ -1,0 +1,60 @@
+"""Large files of rows in passes of a worker: the parts of a file are documents that go with it."""
+
+from pathlib import Path
+
+import pytest
+
+from kosmos_rag import Settings, Tenant
+from tests.integration.worker.working import Work, counts, last_run
+
+pytestmark = pytest.mark.emptied_database
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """One megabyte of text for a document."""
+    parsing = settings.ingestion.parsing.model_copy(update={"text_mb": 1})
+    return settings.model_copy(update={"ingestion": settings.ingestion.model_copy(update={"parsing": parsing})})
+
+
+def write_table(file: Path, rows: int) -> None:
+    """Write a table with a padded column: much to read, and little to store."""
+    file.write_text("order,customer\n" + "".join(f"{row},customer{row}{' ' * 2_000}\n" for row in range(rows)))
+
+
+def list_sources(scope: Tenant) -> list[str]:
+    return sorted(document.source for document in scope.documents())
+
+
+def test_parts__follow_their_file_from_pass_to_pass(scope: Tenant, work: Work, tmp_path: Path) -> None:
+    folder = tmp_path / "kb"
+    folder.mkdir()
+    file = folder / "orders.csv"
+    parts = [f"kb/orders.csv#part-{number}" for number in (1, 2, 3, 4)]
+    write_table(folder / "small.csv", 3)
+
+    def run_pass() -> dict[str, int]:
+        scope.jobs.enqueue(folder)
+        work()
+        return counts(last_run(scope))
+
+    write_table(file, 900)
+    assert run_pass() == {"new": 5}
+    assert list_sources(scope) == [*parts, "kb/small.csv"]
+    [hit] = scope.search("customer854", 1).hits
+    assert hit.source == parts[3]
+    assert run_pass() == {"unchanged": 5}
+
+    write_table(file, 600)
+    assert run_pass() == {"changed": 1, "unchanged": 3, "removed": 1}
+    assert list_sources(scope) == [*parts[:3], "kb/small.csv"]
+
+    write_table(file, 5)
+    assert run_pass() == {"new": 1, "unchanged": 1, "removed": 3}
+    assert list_sources(scope) == ["kb/orders.csv", "kb/small.csv"]
+
+    write_table(file, 600)
+    assert run_pass() == {"new": 3, "unchanged": 1, "removed": 1}
+    file.unlink()
+    assert run_pass() == {"unchanged": 1, "removed": 3}
+    assert list_sources(scope) == ["kb/small.csv"]
