@@ -11,7 +11,7 @@ PEERS_STAMP := $(PEERS_VENV)/.installed
 PARSERS_VENV := .venv-parsers
 PARSERS_STAMP := $(PARSERS_VENV)/.installed
 
-.PHONY: demo test lint test-slow test-reliability test-simulation test-citus test-console client-typescript console-images check dist lock sbom bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-filters bench-analytics bench-corporate bench-permissions bench-citus bench-audit bench-console bench-schema bench-schema-full bench-service bench-fairness bench-slo bench-start docs models-mpnet clean
+.PHONY: demo demo-corporate test lint test-slow test-reliability test-simulation test-citus test-console client-typescript console-images check dist lock sbom bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-filters bench-analytics bench-corporate bench-permissions bench-citus bench-audit bench-console bench-schema bench-schema-full bench-service bench-fairness bench-slo bench-start docs models-mpnet clean
 
 # What pip installs PyTorch with, for the tests and benchmarks. On Linux the public index has builds for NVIDIA GPUs alone, which
 # take several gigabytes. pytorch.org/get-started has the address of the index of builds for processors:
@@ -56,6 +56,9 @@ $(PARSERS_STAMP): benchmarks/peers/parsers.txt
 
 demo: $(QUICKSTART_STAMP)
 	$(BIN)/python examples/demo.py
+
+demo-corporate: $(QUICKSTART_STAMP)
+	$(BIN)/python examples/corporate/demo.py
 
 # Many processes import the package: where this is set, each would compile it again.
 unexport PYTHONDONTWRITEBYTECODE

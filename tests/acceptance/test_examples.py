@@ -30,6 +30,24 @@ def test_demo__ingests_the_sample_and_cites_the_right_places(
     assert re.search(r"\[1\] runbooks\.md \|", out)
 
 
+@pytest.mark.slow
+def test_corporate_demo__answers_by_department_and_refuses_what_is_out_of_scope(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["demo.py", "--data-dir", str(tmp_path / "database")])
+    monkeypatch.setenv("COLUMNS", "200")
+    runpy.run_path(str(ROOT / "examples" / "corporate" / "demo.py"), run_name="__main__")
+    out = capsys.readouterr().out
+    human_resources, finance, manager = re.findall(
+        r"^an employee of HR:|^an employee of Finance:|^a manager:", out, re.M
+    )
+    parts = re.split(f"{human_resources}|{finance}|{manager}|─ Who won", out)[1:]
+    assert ["26 days" in part for part in parts[:3]] == [True, False, True]
+    assert parts[1].strip().startswith("refused: ")
+    assert "refused: " in parts[3]
+    assert "piece: 'Full-time employees receive 26 days" in parts[3]
+
+
 def test_readme__code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("KOSMOS_DATABASE__DATA_DIR", str(tmp_path / "database"))

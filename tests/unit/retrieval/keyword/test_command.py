@@ -44,3 +44,9 @@ def test_context__reports_an_error_in_one_line(schema_docs: Path, query: str, fi
     assert (result.exit_code, result.stdout) == (1, "")
     assert message in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_context__is_the_fallback_where_the_file_is_missing(tmp_path: Path) -> None:
+    result = _run("sales", "--file", str(tmp_path / "missing.txt"), "--fallback", "Ask an analyst.")
+    assert (result.exit_code, result.stdout) == (0, "Ask an analyst.\n")
+    assert "this is the fallback" in result.stderr
