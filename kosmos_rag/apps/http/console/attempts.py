@@ -18,7 +18,16 @@ def read_attempt(request: Request, state: str) -> str | None:
 
 
 def store_attempt(request: Request, response: Response, state: str, sealed: str) -> None:
-    """Store an attempt for as long as it counts, and drop the oldest ones where there are too many."""
+    """Store an attempt for as long as it counts.
+
+    The oldest ones are dropped where there are too many.
+
+    Args:
+        request: the request, with the attempts of other tabs.
+        response: the response that sets the cookie.
+        state: identifies the attempt.
+        sealed: what `OpenIdClient.begin` returns.
+    """
     prefix, chars = cookie_name(request, f"{_NAME}-"), 0
     # Browsers send the oldest cookie first (RFC 6265, 5.4).
     for name, value in reversed(request.cookies.items()):
@@ -30,7 +39,13 @@ def store_attempt(request: Request, response: Response, state: str, sealed: str)
 
 
 def clear_attempt(request: Request, response: Response, state: str) -> None:
-    """Delete the attempt of a state."""
+    """Delete the attempt of a state.
+
+    Args:
+        request: the request that the provider sent.
+        response: the response that deletes the cookie.
+        state: identifies the attempt.
+    """
     response.delete_cookie(_attempt_name(request, state), **_attributes(request))
 
 

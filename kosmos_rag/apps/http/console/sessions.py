@@ -83,7 +83,10 @@ def end_session(request: Request, response: Response) -> None:
 
 
 def cookie_name(request: Request, name: str) -> str:
-    """Return the name of a cookie; with TLS, that of a cookie which no other host can set."""
+    """Return the name of a cookie.
+
+    With TLS, it is one that no other host can set.
+    """
     return f"__Host-{name}" if _is_secure(request) else str(name)
 
 
