@@ -2,10 +2,13 @@
 
 import threading
 import time
+from collections.abc import Sequence
 
 import pytest
 
-from kosmos_rag.retrieval.rerank import CallOutcome, DeadlineExecutor
+from kosmos_rag.core.config import RerankingSettings
+from kosmos_rag.core.telemetry.observer import Telemetry
+from kosmos_rag.retrieval.rerank import CallOutcome, DeadlineExecutor, RerankStage
 
 
 def test_run__returns_the_value_in_time() -> None:
@@ -122,3 +125,18 @@ def test_run__does_not_wait_for_places_of_calls_that_are_late() -> None:
     while (again := deadline.run(lambda: 1, deadline_ms=1000)).value is None:
         time.sleep(0.01)
     assert again.value == 1
+
+
+def test_warm_up__gives_up_a_model_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = threading.Event()
+
+    class Hanging:
+        name = "hanging"
+
+        def score(self, question: str, passages: Sequence[str]) -> list[float]:
+            free.wait()
+            return [0.0 for _ in (question, *passages)]
+
+    monkeypatch.setattr("kosmos_rag.retrieval.rerank._WARM_UP_MS", 20)
+    RerankStage(Hanging(), RerankingSettings(), Telemetry()).warm_up()
+    free.set()
