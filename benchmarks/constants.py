@@ -148,7 +148,11 @@ FAMILIES: Mapping[str, Family] = {
             "unit/retrieval/conditions",
             "unit/retrieval/test_freshness.py",
         ],
-        slow_tests=["integration/retrieval/test_pseudo_relevance.py", "integration/retrieval/test_reranking.py"],
+        slow_tests=[
+            "integration/retrieval/views/test_contract.py",
+            "integration/retrieval/test_pseudo_relevance.py",
+            "integration/retrieval/test_reranking.py",
+        ],
     ),
     "words": Family(
         modules=[
