@@ -72,7 +72,7 @@ def apply_patch(model: type[Resource], resource: Resource, body: Any) -> Resourc
     request["Operations"] = [_simplify(operation) for operation in operations]
     if isinstance(resource, Group) and resource.members:
         # Compared with those of the request, which have the id alone.
-        resource.members = [GroupMember(value=member.value) for member in resource.members]
+        resource.members = [GroupMember.model_validate({"value": member.value}) for member in resource.members]
     with LENIENT:
         patch: Any = PatchOp[model].model_validate(request, scim_ctx=Context.RESOURCE_PATCH_REQUEST)  # type: ignore[valid-type]
         patch.patch(resource)
