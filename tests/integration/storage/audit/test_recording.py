@@ -170,7 +170,8 @@ def test_settings__have_a_version_that_tells_them_apart(settings: Settings, tena
 
 @pytest.mark.own_database
 def test_without_a_record__nothing_is_given_out(acme: Tenant, admin: Admin) -> None:
-    pairs = list(product(("audit_events", "audit_passages"), (acme.search, acme.context, acme.answer)))
+    calls: tuple[Any, ...] = (acme.search, acme.context, acme.answer)
+    pairs = list(product(("audit_events", "audit_passages"), calls))
     for recorded, (table, call) in enumerate(pairs):
         admin.execute(f"REVOKE INSERT ON kosmos.{table} FROM kosmos_app".encode())
         with pytest.raises(StatementFailed, match=f"permission denied for table {table}"):
