@@ -254,7 +254,7 @@ Contribute: TypeAlias = Callable[[Sequence[Candidate], float], Sequence[float]]
 """Returns the contribution of each candidate of a list with a weight."""
 
 
-def contribute_ranks(candidates: Sequence[Candidate], weight: float, *, k: int) -> list[float]:
+def reciprocal_ranks(candidates: Sequence[Candidate], weight: float, *, k: int) -> list[float]:
     """Return weight / (k + rank) of each candidate.
 
     Ranks count from 1, and candidates with equal scores share the first of their ranks: the other list orders them.
@@ -278,7 +278,7 @@ def contribute_ranks(candidates: Sequence[Candidate], weight: float, *, k: int) 
     return contributions
 
 
-def contribute_scores(candidates: Sequence[Candidate], weight: float) -> list[float]:
+def standardised_scores(candidates: Sequence[Candidate], weight: float) -> list[float]:
     """Return weight · standardised score of each candidate.
 
     The scores are scaled linearly so that their mean less three standard deviations is 0 and their mean plus three is
@@ -305,7 +305,7 @@ def fuse(
     Args:
         lists: Candidates of each retriever, best first.
         weights: Weight of each list.
-        contribute: `contribute_ranks` or `contribute_scores`.
+        contribute: `reciprocal_ranks` or `standardised_scores`.
         limit: Number of fused candidates; None for all.
     """
     for name in lists:

@@ -45,10 +45,10 @@ from kosmos_rag.retrieval.fusion import (
     Ranking,
     adapt_weights,
     backfill_phrase_results,
-    contribute_ranks,
-    contribute_scores,
     find_known_items,
     fuse,
+    reciprocal_ranks,
+    standardised_scores,
     words_decide,
 )
 from kosmos_rag.retrieval.hydrate import PassageRow, hydrate
@@ -375,7 +375,7 @@ class SearchPipeline:
         """
         retrieval, options = self._settings.rag.retrieval, query.retrievers
         by_ranks = retrieval.fusion == "rrf"
-        contribute = partial(contribute_ranks, k=retrieval.rrf_k) if by_ranks else contribute_scores
+        contribute = partial(reciprocal_ranks, k=retrieval.rrf_k) if by_ranks else standardised_scores
         by_retriever = {
             DENSE: retrieval.semantic_weight if options.semantic_weight is None else options.semantic_weight,
             LEXICAL: retrieval.keyword_weight if options.keyword_weight is None else options.keyword_weight,

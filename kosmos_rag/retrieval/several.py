@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 
 from kosmos_rag.core.types import Candidate, Expansion, Passage, QuestionActivity, SearchResult
-from kosmos_rag.retrieval.fusion import contribute_ranks, fuse
+from kosmos_rag.retrieval.fusion import fuse, reciprocal_ranks
 
 
 def fuse_results(results: Sequence[SearchResult], *, rrf_k: int) -> SearchResult:
@@ -26,7 +26,7 @@ def fuse_results(results: Sequence[SearchResult], *, rrf_k: int) -> SearchResult
         for name, result in zip(names, results, strict=True)
     }
     requested = results[0].requested
-    fused = fuse(lists, dict.fromkeys(names, 1.0), partial(contribute_ranks, k=rrf_k), limit=requested)
+    fused = fuse(lists, dict.fromkeys(names, 1.0), partial(reciprocal_ranks, k=rrf_k), limit=requested)
     best = _best_hits(results)
     hits = tuple(
         replace(best[entry.chunk_id], rank=rank, score=entry.score) for rank, entry in enumerate(fused, start=1)

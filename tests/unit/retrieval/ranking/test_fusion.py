@@ -17,9 +17,9 @@ from kosmos_rag.retrieval.fusion import (
     Contribute,
     FusedCandidate,
     Lists,
-    contribute_ranks,
-    contribute_scores,
     fuse,
+    reciprocal_ranks,
+    standardised_scores,
 )
 
 A, B, C = (uuid.UUID(int=number) for number in (1, 2, 3))
@@ -29,11 +29,11 @@ Fusion = Callable[[Lists, Mapping[str, Any]], list[FusedCandidate]]
 
 
 def _by_ranks(lists: Lists, weights: Mapping[str, Any]) -> list[FusedCandidate]:
-    return fuse(lists, weights, partial(contribute_ranks, k=K))
+    return fuse(lists, weights, partial(reciprocal_ranks, k=K))
 
 
 def _by_scores(lists: Lists, weights: Mapping[str, Any]) -> list[FusedCandidate]:
-    return fuse(lists, weights, contribute_scores)
+    return fuse(lists, weights, standardised_scores)
 
 
 both = pytest.mark.parametrize("fusion", [_by_ranks, _by_scores])
@@ -206,7 +206,7 @@ def _oracle(lists: Lists, weights: Mapping[str, float], k: int | None) -> dict[u
 
 @given(lists=_lists, weights=_weights, k=st.one_of(st.none(), st.integers(1, 100)))
 def test_fuse__equals_the_formula(lists: Lists, weights: dict[str, float], k: int | None) -> None:
-    fused = fuse(lists, weights, contribute_scores if k is None else partial(contribute_ranks, k=k))
+    fused = fuse(lists, weights, standardised_scores if k is None else partial(reciprocal_ranks, k=k))
     assert _scores(fused) == pytest.approx(_oracle(lists, weights, k), abs=1e-12)
     assert fused == sorted(fused, key=lambda entry: (-entry.score, entry.chunk_id))
     for entry in fused:
@@ -222,7 +222,7 @@ def _chunk_ids(candidates: Sequence[Candidate]) -> set[uuid.UUID]:
     return {candidate.chunk_id for candidate in candidates}
 
 
-@pytest.mark.parametrize("contribute", [partial(contribute_ranks, k=K), contribute_scores])
+@pytest.mark.parametrize("contribute", [partial(reciprocal_ranks, k=K), standardised_scores])
 @given(lists=_lists, weights=_weights, limit=st.integers(0, 15))
 def test_fuse__with_a_limit_leaves_the_best(
     contribute: Contribute, lists: Lists, weights: dict[str, float], limit: int
