@@ -26,7 +26,7 @@ def store_attempt(request: Request, response: Response, state: str, sealed: str)
         request: the request, with the attempts of other tabs.
         response: the response that sets the cookie.
         state: identifies the attempt.
-        sealed: what `OpenIdClient.begin` returns.
+        sealed: what `OpenIdClient.seal_attempt` returns.
     """
     prefix, chars = cookie_name(request, f"{_NAME}-"), 0
     # Browsers send the oldest cookie first (RFC 6265, 5.4).

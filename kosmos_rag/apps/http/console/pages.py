@@ -4,8 +4,9 @@ import logging
 import re
 from collections.abc import Callable, Coroutine
 from http import HTTPStatus
+from posixpath import normpath
 from typing import Any
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -17,6 +18,8 @@ from kosmos_rag.apps.auth.identity import Identity
 from kosmos_rag.apps.errors import NotAuthenticated
 from kosmos_rag.apps.http.console.rendering import render
 from kosmos_rag.apps.http.console.sessions import (
+    Cookie,
+    MalformedView,
     current_identity,
     end_session,
     is_signed_in,
@@ -166,6 +169,8 @@ def _error_response(request: Request, error: Exception) -> Response:
         status, title, detail, headers = 422, "The address is invalid", "a part of it is not a number or an id", {}
     response = render_page(request, "error.html", status=status, code=status, title=title, detail=detail)
     response.headers.update(headers)
+    if isinstance(error, MalformedView):
+        Cookie.VIEW.clear(request, response)
     return response
 
 
@@ -178,8 +183,11 @@ def _sign_in_path(request: Request) -> str:
 
 
 def is_local_path(path: str) -> bool:
-    """Whether a browser that is sent to a path stays on this host."""
-    return bool(_LOCAL_PATH.fullmatch(path))
+    """Whether a path leads to a page of this host, other than the sign-in pages."""
+    if not _LOCAL_PATH.fullmatch(path):
+        return False
+    target = normpath(unquote(urlsplit(path).path))
+    return target != "/sign-in" and not target.startswith("/sign-in/")
 
 
 def get_service(request: Request) -> Service:

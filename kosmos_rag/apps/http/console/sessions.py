@@ -67,6 +67,15 @@ class CookieAttributes(TypedDict):
     secure: bool
 
 
+class MalformedView(RequestError):
+    """The cookie of a view cannot be read."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the reader as whom you look at the console cannot be read, and the view has ended; open the page again"
+        )
+
+
 def is_signed_in(request: Request) -> bool:
     """Whether the browser has a session or credentials, valid or not."""
     return any(cookie.read(request) is not None for cookie in (Cookie.SESSION, Cookie.CREDENTIALS))
@@ -97,7 +106,9 @@ def cookie_attributes(request: Request, same_site: Literal["lax", "strict"]) -> 
 
 def _is_secure(request: Request) -> bool:
     # A proxy may end TLS without saying so: beyond loopback, cookies need TLS.
-    return request.url.scheme == "https" or request.url.hostname not in LOOPBACK
+    service: Service = request.app.state.service
+    has_tls = request.url.scheme == "https" or (service.settings.service.openid.url or "").startswith("https://")
+    return has_tls or request.url.hostname not in LOOPBACK
 
 
 async def authenticate(request: Request, credentials: str | None) -> Identity:
@@ -141,17 +152,20 @@ def store_view(request: Request, response: Response, view: Identity) -> None:
 
 
 def _apply_view(request: Request, identity: Identity) -> Identity:
-    """Return the identity of the viewed reader, where an administrator looks as one."""
+    """Return the identity of the viewed reader, where an administrator looks as one.
+
+    Raises MalformedView: the rights of the administrator must not come back unseen.
+    """
     value = Cookie.VIEW.read(request)
     if value is None or not identity.has(ADMIN) or not request.app.state.service.settings.service.view_as:
         return identity
     try:
         view = json.loads(base64.urlsafe_b64decode(value + "=" * (-len(value) % 4)))
         reader, principals = view["reader"], view["principals"]
-    except (ValueError, LookupError, TypeError):
-        return identity
+    except (ValueError, LookupError, TypeError, RecursionError):
+        raise MalformedView from None
     if not are_names([reader]) or not are_names(principals):
-        return identity
+        raise MalformedView
     return view_as(identity, reader, principals)
 
 

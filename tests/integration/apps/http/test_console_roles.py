@@ -1,5 +1,6 @@
 """Roles in the console: what a role may not do is neither shown nor allowed, and an administrator looks as a reader."""
 
+import base64
 import re
 import uuid
 from collections.abc import Iterable
@@ -171,6 +172,23 @@ def test_view__is_for_administrators_alone(served: Running) -> None:
         page = client.get("/documents")
         assert HR not in page.text
         assert "You see what" not in page.text
-        administrator.cookies.set("kosmos-view", "malformed", domain="127.0.0.1", path="/")
+        assert administrator.post("/view-as", data={"reader": "b", "principals": "a"}).status_code == 403
+        administrator.post("/view-as/end")
         for values in ({"reader": "", "principals": "a"}, {"reader": "a", "principals": "x" * 5000}):
-            assert administrator.post("/view-as", data=values).status_code in {403, 422}
+            assert administrator.post("/view-as", data=values).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "view",
+    [b"malformed", b"{}", b'{"reader": "", "principals": "a"}', b"[" * 2500],
+    ids=["no JSON", "no reader", "one text", "nested"],
+)
+def test_view__that_cannot_be_read_is_refused_and_ended(served: Running, view: bytes) -> None:
+    value = base64.urlsafe_b64encode(view).decode().rstrip("=")
+    with visitor(served, ADMIN) as administrator:
+        administrator.cookies.set("kosmos-view", value, domain="127.0.0.1", path="/")
+        page = administrator.get("/documents")
+        assert page.status_code == 422
+        assert "the view has ended" in extract_text(page)
+        assert OPEN not in page.text
+        assert administrator.get("/documents").status_code == 200
