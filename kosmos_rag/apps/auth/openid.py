@@ -10,15 +10,19 @@ import asyncio
 import base64
 import hashlib
 import hmac
+import json
 import logging
 import secrets
+import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote_plus, urlencode
 
+from kosmos_rag.apps.auth.fetching import FetchFailed, fetch
 from kosmos_rag.apps.auth.identity import Identity, build_principals
-from kosmos_rag.apps.auth.jwt import PublicKeys, is_secure_url, parse_names, parse_subject, verify_token
+from kosmos_rag.apps.auth.jwt import PublicKeys, parse_names, parse_subject, verify_token
 from kosmos_rag.apps.auth.sealing import Sealer
 from kosmos_rag.apps.errors import NotAuthenticated, NotPermitted, SignInUnavailable
 from kosmos_rag.core.config import Settings
@@ -30,7 +34,9 @@ CALLBACK_PATH = "/sign-in/callback"
 ATTEMPT_S = 600
 """Seconds that a user may take to sign in at the provider."""
 _TIMEOUT_S = 5.0
+_COOLDOWN_S = 10.0
 _MAX_COOKIE = 3800
+_UNAVAILABLE = "the identity provider cannot be used now; try again, or sign in with a key"
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +88,7 @@ class OpenIdClient:
         self._attempts, self._sessions = Sealer(secret, "sign-in"), Sealer(secret, "session")
         self._tls = httpx.create_ssl_context()
         self._provider: Provider | None = None
+        self._discovery_lock, self._retry_at = asyncio.Lock(), 0.0
 
     @property
     def label(self) -> str:
@@ -154,7 +161,17 @@ class OpenIdClient:
             raise _refuse(f"the provider answered {response.get('error', 'without a code')[:200]!r}")
         tokens = await self._exchange(provider, response["code"], attempt.verifier)
         claims = await self._verify(provider, tokens, attempt.nonce)
-        return self._identify(await self._complete_claims(provider, tokens, claims))
+        identity = self._identify(await self._complete_claims(provider, tokens, claims))
+        scopes = " ".join(sorted(identity.scopes))
+        logger.info(
+            "a user signed in",
+            extra={
+                "action": "sign_in",
+                "tenant": identity.tenant,
+                "texts": {"subject": identity.subject, "scopes": scopes},
+            },
+        )
+        return identity
 
     def seal_session(self, identity: Identity) -> str:
         """Return the session of a user for a cookie.
@@ -185,44 +202,61 @@ class OpenIdClient:
             scopes=frozenset(values["scopes"]),
         )
 
-    async def end_session_url(self, path: str) -> str | None:
+    def end_session_url(self, path: str) -> str | None:
         """Return the provider's page that signs a user out.
 
-        The result is None where it has none, or does not answer.
+        The result is None where it has none, or its metadata have not been read yet: signing out waits for nobody.
 
         Args:
             path: page of the console to show afterwards.
         """
-        try:
-            provider = await self._find_provider()
-        except SignInUnavailable:
-            return None
-        if provider.end_session_url is None:
+        provider = self._provider
+        if provider is None or provider.end_session_url is None:
             return None
         return _add_query(
             provider.end_session_url, {"client_id": self._client_id, "post_logout_redirect_uri": self._url + path}
         )
 
     async def _find_provider(self) -> Provider:
-        """Return the provider. Its metadata are read once."""
+        """Return the provider. Its metadata are read once, by one request at a time.
+
+        After a failure the provider is left alone for `_COOLDOWN_S`. Raises SignInUnavailable.
+        """
         if self._provider is None:
-            self._provider = await self._discover()
+            async with self._discovery_lock:
+                if self._provider is None:
+                    if time.monotonic() < self._retry_at:
+                        raise SignInUnavailable(_UNAVAILABLE)
+                    try:
+                        self._provider = await self._discover()
+                    finally:
+                        self._retry_at = time.monotonic() + _COOLDOWN_S
         return self._provider
 
     async def _discover(self) -> Provider:
-        metadata = await self._fetch_json("GET", f"{self._issuer.rstrip('/')}/.well-known/openid-configuration")
+        url = f"{self._issuer.rstrip('/')}/.well-known/openid-configuration"
+        metadata = _require_success(*await self._fetch_json("GET", url), url)
         if metadata.get("issuer") != self._issuer:
             raise _unavailable(f"calls itself {str(metadata.get('issuer'))[:200]!r}")
         methods = metadata.get("token_endpoint_auth_methods_supported") or ["client_secret_basic"]
         return Provider(
-            authorization_url=_endpoint(metadata, "authorization_endpoint"),
-            token_url=_endpoint(metadata, "token_endpoint"),
-            userinfo_url=_endpoint(metadata, "userinfo_endpoint") if "userinfo_endpoint" in metadata else None,
-            end_session_url=_endpoint(metadata, "end_session_endpoint") if "end_session_endpoint" in metadata else None,
+            authorization_url=self._endpoint(metadata, "authorization_endpoint"),
+            token_url=self._endpoint(metadata, "token_endpoint"),
+            userinfo_url=self._find_endpoint(metadata, "userinfo_endpoint"),
+            end_session_url=self._find_endpoint(metadata, "end_session_endpoint"),
             secret_in_body="client_secret_basic" not in methods and "client_secret_post" in methods,
             names_issuer=metadata.get("authorization_response_iss_parameter_supported") is True,
-            keys=await self._load_keys(_endpoint(metadata, "jwks_uri")),
+            keys=await self._load_keys(self._endpoint(metadata, "jwks_uri")),
         )
+
+    def _find_endpoint(self, metadata: Mapping[str, Any], name: str) -> str | None:
+        return self._endpoint(metadata, name) if name in metadata else None
+
+    def _endpoint(self, metadata: Mapping[str, Any], name: str) -> str:
+        url = metadata.get(name)
+        if not isinstance(url, str) or not self._openid.allows_endpoint(url):
+            raise _unavailable(f"has no https URL {name}, or one on this machine")
+        return url
 
     async def _load_keys(self, url: str) -> PublicKeys:
         algorithms = self._settings.service.tokens.algorithms
@@ -244,7 +278,11 @@ class OpenIdClient:
         else:
             pair = f"{quote_plus(self._client_id)}:{quote_plus(self._client_secret)}"
             headers["authorization"] = f"Basic {base64.b64encode(pair.encode()).decode()}"
-        return await self._fetch_json("POST", provider.token_url, data=fields, headers=headers)
+        status, values = await self._fetch_json("POST", provider.token_url, data=fields, headers=headers)
+        # RFC 6749, 5.2: the code was used before, for example. Other errors are not of this user.
+        if status == HTTPStatus.BAD_REQUEST and values.get("error") == "invalid_grant":
+            raise _refuse("the provider answered 'invalid_grant'")
+        return _require_success(status, values, provider.token_url)
 
     async def _verify(self, provider: Provider, tokens: Mapping[str, Any], nonce: str) -> Mapping[str, Any]:
         """Return the claims of a valid ID token."""
@@ -257,7 +295,8 @@ class OpenIdClient:
             )
         if claims is None:
             raise _refuse("the ID token is not valid")
-        if not hmac.compare_digest(str(claims.get("nonce")).encode(), nonce.encode()):
+        claimed = claims.get("nonce")
+        if not isinstance(claimed, str) or not claimed.isascii() or not hmac.compare_digest(claimed, nonce):
             raise _refuse("the ID token has the nonce of another sign-in")
         audience, party = claims["aud"], claims.get("azp")
         if audience not in (self._client_id, [self._client_id]) and party is None:
@@ -271,15 +310,24 @@ class OpenIdClient:
     ) -> Mapping[str, Any]:
         """Add claims of the user that are not in the ID token."""
         openid = self._openid
-        needed = [openid.subject_claim, openid.groups_claim, *([openid.tenant_claim] if openid.tenant_claim else [])]
+        email_claims = ("email", "email_verified") if openid.subject_claim == "email" else ()
+        needed = {openid.subject_claim, openid.groups_claim, *email_claims, openid.tenant_claim or openid.subject_claim}
         access_token = tokens.get("access_token")
         if all(name in claims for name in needed) or provider.userinfo_url is None or not isinstance(access_token, str):
             return claims
         headers = {"authorization": f"Bearer {access_token}"}
-        user = await self._fetch_json("GET", provider.userinfo_url, headers=headers)
+        url = provider.userinfo_url
+        user = _require_success(*await self._fetch_json("GET", url, headers=headers), url)
         if user.get("sub") != claims["sub"]:
             raise _refuse("the claims are of another user")
-        return {**user, **claims}
+        completed = {**user, **claims}
+        if email_claims:
+            if "email" in claims and "email" in user and claims["email"] != user["email"]:
+                raise _refuse("the ID token and the userinfo endpoint have different emails")
+            # A verification counts for the email that it came with.
+            source = claims if all(name in claims for name in email_claims) else user
+            completed |= {name: source.get(name) for name in email_claims}
+        return completed
 
     def _identify(self, claims: Mapping[str, Any]) -> Identity:
         """Return the identity of a user by the grants of the groups."""
@@ -305,22 +353,22 @@ class OpenIdClient:
         principals += [name for grant in grants for name in grant.principals]
         return Identity(tenant=tenant, subject=subject, principals=tuple(dict.fromkeys(principals)), scopes=scopes)
 
-    async def _fetch_json(self, method: str, url: str, **request: Any) -> dict[str, Any]:
-        """Return the object that the provider answers with."""
-        import httpx
-
+    async def _fetch_json(self, method: str, url: str, **request: Any) -> tuple[int, dict[str, Any]]:
+        """Return status and object that the provider answers with."""
         try:
-            async with httpx.AsyncClient(timeout=_TIMEOUT_S, verify=self._tls) as client:
-                response = await client.request(method, url, **request)
-            values = response.json()
-        except (httpx.HTTPError, ValueError) as error:
+            status, content = await fetch(method, url, timeout_s=_TIMEOUT_S, verify=self._tls, **request)
+            values = json.loads(content)
+        except (FetchFailed, ValueError, RecursionError) as error:
             raise _unavailable(f"does not answer at {url}: {error}") from error
-        if response.is_client_error and isinstance(values, dict):
-            # RFC 6749 5.2: such as invalid_grant, for a code that was used before.
-            raise _refuse(f"the provider answered {str(values.get('error'))[:200]!r}")
-        if not response.is_success or not isinstance(values, dict):
-            raise _unavailable(f"answers with status {response.status_code} at {url}")
-        return values
+        if not isinstance(values, dict):
+            raise _unavailable(f"answers without an object, status {status}, at {url}")
+        return status, values
+
+
+def _require_success(status: int, values: dict[str, Any], url: str) -> dict[str, Any]:
+    if status != HTTPStatus.OK:
+        raise _unavailable(f"answers with status {status} and {str(values.get('error'))[:200]!r} at {url}")
+    return values
 
 
 def _refuse(reason: str) -> NotAuthenticated:
@@ -330,14 +378,7 @@ def _refuse(reason: str) -> NotAuthenticated:
 
 def _unavailable(reason: str) -> SignInUnavailable:
     logger.warning("the identity provider %s", reason, extra={"action": "sign_in_unavailable"})
-    return SignInUnavailable("the identity provider cannot be used now; try again, or sign in with a key")
-
-
-def _endpoint(metadata: Mapping[str, Any], name: str) -> str:
-    url = metadata.get(name)
-    if not isinstance(url, str) or not is_secure_url(url):
-        raise _unavailable(f"has no https URL {name}")
-    return url
+    return SignInUnavailable(_UNAVAILABLE)
 
 
 def _add_query(url: str, parameters: Mapping[str, str]) -> str:

@@ -6,13 +6,13 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field
 
 from kosmos_rag.core.section import Count, Section
+from kosmos_rag.core.secure_urls import is_secure_url
 
 
 def _resource_url(text: str) -> str:
     """Return the URL of a protected resource (RFC 9728, section 1.2)."""
     parts = urlsplit(text)
-    is_local = parts.scheme == "http" and parts.hostname in ("127.0.0.1", "::1", "localhost")
-    if not (parts.scheme == "https" or is_local) or not parts.hostname or parts.query or parts.fragment or "@" in text:
+    if not is_secure_url(text) or parts.query or parts.fragment or "@" in text:
         raise ValueError("give an https URL without user, query and fragment, such as https://rag.example/mcp")
     return text
 

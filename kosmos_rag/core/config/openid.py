@@ -9,6 +9,7 @@ from kosmos_rag.core.config.conflicts import Conflict, refuse
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.names import validate_name
 from kosmos_rag.core.section import Count, Section
+from kosmos_rag.core.secure_urls import is_loopback_url, is_secure_url
 
 _EVERY_USER = "*"
 """Among the groups: every user whom the provider signs in."""
@@ -18,8 +19,8 @@ Claim = Annotated[str, Field(min_length=1)]
 
 
 def _check_url(url: str) -> str:
-    if not url.startswith(("https://", "http://127.0.0.1:", "http://localhost:")):
-        raise ValueError("it must start with https://")
+    if not is_secure_url(url):
+        raise ValueError("it must start with https:// and name a host without a user")
     return url
 
 
@@ -46,7 +47,7 @@ class GroupGrant(BaseModel):
 
 
 class OpenIdSettings(Section):
-    """Sign-in to the console by OpenID Connect."""
+    """Sign-in to the console by OpenID Connect; service.tokens.algorithms and leeway_s apply to ID tokens."""
 
     issuer: HttpsUrl | None = Field(
         default=None, description="Issuer of the provider, exactly as it calls itself; null offers no such sign-in."
@@ -95,6 +96,10 @@ class OpenIdSettings(Section):
             conflicts.append(Conflict(("scopes", "issuer"), "without the scope openid there is no ID token: add it"))
         refuse(self, conflicts)
         return self
+
+    def allows_endpoint(self, url: str) -> bool:
+        """Whether the provider may have an endpoint at a URL: not on this machine from elsewhere."""
+        return is_secure_url(url) and (not is_loopback_url(url) or is_loopback_url(self.issuer or ""))
 
     def list_grants(self, groups: Sequence[str]) -> list[GroupGrant]:
         """Return the grants of a user's groups, and those of every user."""

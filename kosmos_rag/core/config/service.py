@@ -10,6 +10,7 @@ from pydantic import AfterValidator, Field, Strict, model_validator
 from kosmos_rag.core.config.conflicts import Conflict, refuse
 from kosmos_rag.core.config.openid import OpenIdSettings
 from kosmos_rag.core.section import MAX_INTEGER, Amount, Count, Section
+from kosmos_rag.core.secure_urls import is_secure_url
 
 Port = Annotated[int, Strict(), Ge(1), Le(65535)]
 Seconds = Annotated[float, Strict(), Gt(0), Le(MAX_INTEGER)]
@@ -25,10 +26,16 @@ def _network(text: str) -> str:
 Network = Annotated[str, AfterValidator(_network)]
 
 
+def _check_keys_location(location: str) -> str:
+    if "://" in location and not is_secure_url(location):
+        raise ValueError("it is no https URL without a user; keys are fetched by https only")
+    return location
+
+
 class TokenSettings(Section):
     """Accepted tokens (JWT), and the claims that identify the caller."""
 
-    keys: Annotated[str, Field(min_length=1)] | None = Field(
+    keys: Annotated[str, Field(min_length=1), AfterValidator(_check_keys_location)] | None = Field(
         default=None,
         description="Public keys: a file (JWKS or PEM) or the https URL of a JWKS; null accepts no tokens.",
     )

@@ -5,7 +5,7 @@ import hashlib
 import secrets
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,6 +15,8 @@ import jwt
 import uvicorn
 from cryptography.hazmat.primitives.asymmetric import rsa
 from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
@@ -53,6 +55,10 @@ class IdentityProvider:
     """Claims that only the endpoint of the user has."""
     response: dict[str, str] = field(default_factory=dict)
     """Further parameters with which the browser is sent back."""
+    answers: dict[str, Response | Callable[[], Awaitable[Response]]] = field(default_factory=dict)
+    """By path: an answer that replaces the right one."""
+    calls: list[str] = field(default_factory=list)
+    """Paths of all requests."""
 
     def settings(self, console_url: str, **values: Any) -> OpenIdSettings:
         """Return settings of a console that signs in here."""
@@ -70,14 +76,22 @@ class IdentityProvider:
     def app(self) -> Starlette:
         """Return the application of the provider."""
         return Starlette(
+            middleware=[Middleware(BaseHTTPMiddleware, dispatch=self._replace)],
             routes=[
                 Route("/.well-known/openid-configuration", self._describe),
                 Route("/keys", self._publish_keys),
                 Route("/authorize", self._authorize),
                 Route("/token", self._issue, methods=["POST"]),
                 Route("/user", self._show_user),
-            ]
+            ],
         )
+
+    async def _replace(self, request: Request, answer: RequestResponseEndpoint) -> Response:
+        self.calls.append(request.url.path)
+        replacement = self.answers.get(request.url.path)
+        if replacement is None:
+            return await answer(request)
+        return replacement if isinstance(replacement, Response) else await replacement()
 
     def sign(self, claims: Mapping[str, Any]) -> str:
         """Sign an ID token."""

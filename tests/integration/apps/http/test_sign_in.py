@@ -1,8 +1,11 @@
 """Sign-in by OpenID Connect: at a provider that is strict, at one that is hostile, and at one of PyPI."""
 
+import asyncio
+import logging
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from html import unescape
 from typing import Any
@@ -12,6 +15,7 @@ import httpx
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.apps.auth.openid import OpenIdClient
@@ -31,6 +35,7 @@ from tests.integration.apps.http.identity_provider import (
 from tests.integration.apps.http.serving import Running, Signer, serving, with_tokens
 from tests.integration.variants import changed
 
+METADATA = "/.well-known/openid-configuration"
 CONSOLE = "http://localhost:1"
 """The address that the provider sends browsers back to; a test takes path and query of it."""
 
@@ -206,6 +211,9 @@ def test_keys__lead_to_the_page_that_was_asked_for(served: Running) -> None:
         "elsewhere.example",
         "\\\\elsewhere.example",
         "/documents\r\nset-cookie: a=b",
+        "/sign-in",
+        "/sign-in/openid?next=/documents",
+        "/documents/../%73ign-in/openid",
     ],
 )
 def test_next__leads_to_no_other_host(served: Running, path: str) -> None:
@@ -225,6 +233,7 @@ HOSTILE_CLAIMS = {
     "several audiences": {"aud": [CLIENT_ID, "another-client"]},
     "for another party": {"azp": "another-client"},
     "wrong nonce": {"nonce": "another"},
+    "nonce that is no text": {"nonce": "\ud800"},
     "no nonce": {"nonce": None},
     "expired": {"exp": int(time.time()) - 120},
     "no expiry": {"exp": None},
@@ -368,6 +377,8 @@ def test_response__of_another_issuer_or_with_an_error_is_refused(served: Running
         assert visitor.sign_in().status_code == 401
         provider.response = {"iss": provider.url}
         assert visitor.sign_in().status_code == 200
+        provider.response = {}
+        assert visitor.sign_in().status_code == 200, "a provider that does not say so names no issuer"
         (state,) = parse_qs(urlsplit(visitor.begin()).query)["state"]
         denied = "/sign-in/callback?" + urlencode({"error": "access_denied", "state": state})
         assert visitor.client.get(denied).status_code == 401
@@ -426,8 +437,16 @@ def test_claims__come_from_the_endpoint_of_the_user_where_the_token_lacks_them(
 def test_subject__may_be_a_verified_email_and_the_tenant_a_claim(served: Running, provider: IdentityProvider) -> None:
     values = {"tenant": None, "tenant_claim": "org", "subject_claim": "email"}
     provider.user = {"sub": "1", "email": "anna@acme.example", "org": served.tenant_name, "groups": []}
+    provider.user_info = {"sub": "1"}
     with Visitor(use_provider(served, provider, served.tenant_name, **values)) as visitor:
         assert visitor.sign_in().status_code == 401
+        provider.user_info = {"sub": "1", "email": "ben@acme.example", "email_verified": True}
+        assert visitor.sign_in().status_code == 401, "the verification is of another email"
+        provider.user_info = {"sub": "1", "email_verified": True}
+        assert visitor.sign_in().status_code == 401, "the verification is of no email"
+        provider.user_info["email"] = "anna@acme.example"
+        visitor.sign_in()
+        assert 'title="Signed in as anna@acme.example"' in visitor.client.get("/").text
         provider.user["email_verified"] = True
         visitor.sign_in()
         assert 'title="Signed in as anna@acme.example"' in visitor.client.get("/").text
@@ -440,14 +459,16 @@ def test_subject__may_be_a_verified_email_and_the_tenant_a_claim(served: Running
     [
         {"issuer": "https://elsewhere.example"},
         {"token_endpoint": "http://elsewhere.example/token"},
+        {"token_endpoint": "https://["},
         {"authorization_endpoint": None},
         {"jwks_uri": "http://127.0.0.1:1/keys"},
     ],
-    ids=["another issuer", "no TLS", "no page", "no keys"],
+    ids=["another issuer", "no TLS", "no URL", "no page", "no keys"],
 )
 def test_provider__that_describes_itself_wrongly_is_not_used(
-    served: Running, provider: IdentityProvider, metadata: dict[str, Any]
+    served: Running, provider: IdentityProvider, metadata: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("kosmos_rag.apps.auth.openid._COOLDOWN_S", 0.0)
     provider.metadata = metadata
     with Visitor(served) as visitor:
         page = visitor.client.get("/sign-in/openid")
@@ -455,6 +476,129 @@ def test_provider__that_describes_itself_wrongly_is_not_used(
         assert "sign in with a key" in page.text
         provider.metadata = {}
         assert visitor.sign_in().status_code == 200, "nothing of the wrong description was kept"
+
+
+def test_response__without_the_issuer_of_a_provider_that_names_it_is_refused(
+    served: Running, provider: IdentityProvider
+) -> None:
+    provider.metadata = {"authorization_response_iss_parameter_supported": True}
+    with Visitor(served) as visitor:
+        assert visitor.sign_in().status_code == 401
+        provider.response = {"iss": provider.url}
+        assert visitor.sign_in().status_code == 200
+
+
+def test_provider__that_does_not_answer_is_asked_once(served: Running, provider: IdentityProvider) -> None:
+    async def wait() -> Response:
+        await asyncio.sleep(1)
+        return JSONResponse({}, 503)
+
+    def begin(_: int) -> int:
+        with Visitor(served) as visitor:
+            return visitor.client.get("/sign-in/openid").status_code
+
+    provider.answers[METADATA] = wait
+    with ThreadPoolExecutor(8) as threads:
+        assert set(threads.map(begin, range(16))) == {502}
+    assert provider.calls == [METADATA]
+
+
+@pytest.mark.parametrize("path", ["/token", METADATA])
+@pytest.mark.parametrize(("status", "error"), [(401, "invalid_client"), (404, "none"), (429, "slow_down")])
+def test_provider__that_fails_does_not_refuse_the_user(
+    served: Running, provider: IdentityProvider, path: str, status: int, error: str
+) -> None:
+    with Visitor(served) as visitor:
+        visitor.client.post("/sign-in", data={"credentials": served.key("mine", "read")})
+        url = visitor.authorize(visitor.begin()) if path == "/token" else "/sign-in/openid"
+        provider.answers[path] = JSONResponse({"error": error}, status)
+        page = visitor.client.get(url)
+        assert page.status_code == 502
+        assert "set-cookie" not in page.headers
+        assert visitor.client.get("/documents").status_code == 200, "the key still counts"
+
+
+def test_provider__that_answers_slowly_or_without_end_is_left(
+    served: Running,
+    provider: IdentityProvider,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr("kosmos_rag.apps.auth.openid._TIMEOUT_S", 1.0)
+    monkeypatch.setattr("kosmos_rag.apps.auth.openid._COOLDOWN_S", 0.0)
+    monkeypatch.setattr("kosmos_rag.apps.auth.jwt._FETCH_TIMEOUT_S", 1.0)
+
+    async def drip() -> AsyncIterator[bytes]:
+        for _ in range(60):
+            yield b" "
+            await asyncio.sleep(0.2)
+
+    async def pour() -> AsyncIterator[bytes]:
+        for _ in range(50):
+            yield b" " * 100_000
+
+    async def answer_slowly() -> Response:
+        return StreamingResponse(drip())
+
+    async def answer_without_end() -> Response:
+        return StreamingResponse(pour())
+
+    with Visitor(served) as visitor:
+        for path in (METADATA, "/keys"):
+            for answer, reason in (
+                (answer_slowly, "no complete answer within 1 s"),
+                (answer_without_end, "an answer of more than 1000000 bytes"),
+            ):
+                provider.answers = {path: answer}
+                caplog.clear()
+                assert visitor.client.get("/sign-in/openid").status_code == 502
+                assert reason in caplog.text
+
+
+def test_provider__that_nests_too_deep_is_not_used(served: Running, provider: IdentityProvider) -> None:
+    provider.answers[METADATA] = Response("[" * 200_000, media_type="application/json")
+    with Visitor(served) as visitor:
+        assert visitor.client.get("/sign-in/openid").status_code == 502
+
+
+def test_sign_out__does_not_ask_a_provider_that_is_not_known_yet(served: Running, provider: IdentityProvider) -> None:
+    with Visitor(served) as visitor:
+        visitor.sign_in()
+        use_provider(served, provider, served.tenant_name)
+        provider.calls.clear()
+        assert visitor.client.post("/sign-out").headers["location"] == "/sign-in"
+        assert provider.calls == []
+        assert "kosmos-session" not in visitor.client.cookies
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1/token", "https://localhost/token", "https://[::1]/token"])
+def test_endpoints__of_this_machine_are_refused_from_a_provider_elsewhere(provider: IdentityProvider, url: str) -> None:
+    assert provider.settings(CONSOLE).allows_endpoint(url)
+    elsewhere = provider.settings(CONSOLE, issuer="https://id.example")
+    assert not elsewhere.allows_endpoint(url)
+    assert elsewhere.allows_endpoint("https://id.example/token")
+
+
+def test_sign_in__is_in_the_log(served: Running, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="kosmos_rag.apps.auth.openid"), Visitor(served) as visitor:
+        visitor.sign_in()
+    (record,) = [vars(record) for record in caplog.records if vars(record).get("action") == "sign_in"]
+    assert (record["tenant"], record["texts"]) == (served.tenant_name, {"subject": "anna", "scopes": "read"})
+
+
+def test_cookies__need_tls_where_browsers_use_it(served: Running, provider: IdentityProvider) -> None:
+    """A proxy that ends TLS may send a host name of this machine."""
+    service = served.service
+    before = service.settings
+    openid = provider.settings("https://rag.example")
+    object.__setattr__(service, "settings", changed(before, {"service.openid": openid}))
+    try:
+        with Visitor(served) as visitor:
+            cookie = visitor.client.get("/sign-in/openid").headers["set-cookie"]
+    finally:
+        object.__setattr__(service, "settings", before)
+    assert cookie.startswith("__Host-kosmos-sign-in-")
+    assert "; secure" in cookie.lower()
 
 
 def test_secret__goes_into_the_body_where_the_provider_reads_it_there(
@@ -473,6 +617,12 @@ def test_settings__name_what_is_missing(tmp_path: Any) -> None:
     ):
         with pytest.raises(ConfigError, match=key):
             Settings.load(overrides={f"service.openid.{name}": value for name, value in values.items()})
+
+
+@pytest.mark.parametrize("key", ["service.tokens.keys", "service.openid.issuer"])
+def test_settings__refuse_an_address_that_names_a_user(key: str) -> None:
+    with pytest.raises(ConfigError, match=key):
+        Settings.load(overrides={key: "http://localhost:x@evil.example/"})
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
