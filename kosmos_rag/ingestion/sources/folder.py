@@ -89,6 +89,8 @@ class FolderSource:
                 f"{entry.source} is behind a link that leaves {self._names.title}; "
                 "copy the file into the folder, or set follow_external_links",
             )
+        if "refused" in entry.locator:
+            raise SourceError("too_large", entry.locator["refused"])
         try:
             if part:
                 return self._load_part(path, entry, part)
@@ -104,7 +106,7 @@ class FolderSource:
         with open_regular(path, entry.source) as file:
             try:
                 state = os.fstat(file.fileno())
-                is_changed = self._compute_etag(state) != entry.etag
+                is_changed = self._compute_etag(state) != entry.locator.get("file_etag")
                 data = b"" if is_changed else part.read(file)
             except OSError as error:
                 raise unreadable_error(entry.source, error) from error
@@ -169,18 +171,23 @@ class FolderSource:
             with open_regular(from_locator(dict(entry.locator)), entry.source) as file:
                 file_parts = divide_file(file, entry.source, self._settings)
         except SourceError as error:
-            if error.code == "too_large":
-                yield build_failure(entry.source, error)
-                return
-            file_parts = ()  # `load` reports what is wrong with it
+            # `load` reports it, and stored parts stay. The message names the limit: another limit is another etag.
+            refused = {"refused": str(error)} if error.code == "too_large" else {}
+            yield replace(entry, etag=self._extend_etag(entry, *refused.values()), locator={**entry.locator, **refused})
+            return
         except OSError:
-            file_parts = ()
+            yield entry
+            return
         parts[entry.source] = len(file_parts)
         for part in file_parts:
-            locator = {**entry.locator, "part": part.to_locator()}
-            yield Entry(source=part.name(entry.source), etag=entry.etag, locator=locator)
+            place = part.to_locator()
+            locator = {**entry.locator, "part": place, "file_etag": entry.etag}
+            yield Entry(source=part.name(entry.source), etag=self._extend_etag(entry, place), locator=locator)
         if not file_parts:
             yield entry
+
+    def _extend_etag(self, entry: Entry, *state: object) -> str | None:
+        return self._spec.compute_etag(entry.etag, *state) if entry.etag is not None and state else entry.etag
 
     def _walk(self, ignore_files: IgnoreFiles) -> Iterator[Entry | IngestFailure]:
         # Iterative: os.walk is recursive, and a thousand levels raise RecursionError.

@@ -125,8 +125,8 @@ def divide_file(file: BinaryIO, source: str, settings: IngestionSettings) -> Seq
     scan = _Scan(file, source, encoding, form, settings.parsing.text_mb * 2**20)
     try:
         return scan.find_parts(media_type)
-    except UnicodeDecodeError:
-        return ()
+    except (UnicodeDecodeError, ParseError):
+        return ()  # as above
     finally:
         scan.close()
 

@@ -57,6 +57,17 @@ def test_ingest__parts_follow_the_length_of_the_file(scope: Tenant, tmp_path: Pa
     assert list_parts(scope) == []
 
 
+def test_ingest__a_file_that_cannot_be_read_keeps_its_parts(scope: Tenant, tmp_path: Path) -> None:
+    file = tmp_path / "orders.csv"
+    file.write_text(build_table(600))
+    scope.ingest([tmp_path], root=".")
+    file.unlink()
+    file.symlink_to(file.name)
+    report = scope.ingest([tmp_path], root=".", prune=True)
+    assert ([failure.source for failure in report.failed], report.removed) == (["orders.csv"], 0)
+    assert list_parts(scope) == [f"orders.csv#part-{number}" for number in (1, 2, 3)]
+
+
 def test_ingest__documents_that_are_passed_in_become_parts(scope: Tenant) -> None:
     for rows, names in ((600, [f"orders.csv#part-{number}" for number in (1, 2, 3)]), (3, ["orders.csv"])):
         scope.ingest([SourceDocument(source="orders.csv", data=build_table(rows).encode())])

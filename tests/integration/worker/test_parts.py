@@ -58,3 +58,17 @@ def test_parts__follow_their_file_from_pass_to_pass(scope: Tenant, work: Work, t
     file.unlink()
     assert run_pass() == {"unchanged": 1, "removed": 3}
     assert list_sources(scope) == ["kb/small.csv"]
+
+
+def test_parts__a_file_that_cannot_be_read_keeps_them(scope: Tenant, work: Work, tmp_path: Path) -> None:
+    folder = tmp_path / "kb"
+    folder.mkdir()
+    file = folder / "orders.csv"
+    write_table(file, 600)
+    scope.jobs.enqueue(folder)
+    work()
+    file.unlink()
+    file.symlink_to(file.name)
+    scope.jobs.enqueue(folder)
+    work()
+    assert list_sources(scope) == [f"kb/orders.csv#part-{number}" for number in (1, 2, 3)]

@@ -1,6 +1,7 @@
 """Large files of rows: parts with whole rows, the header, and the row numbers of the file."""
 
 import csv
+import errno
 import json
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -14,6 +15,7 @@ from kosmos_rag.core.config import IngestionSettings, ParsingSettings
 from kosmos_rag.core.errors import SourceError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.ingestion.discovery import discover
+from kosmos_rag.ingestion.sources import folder
 from kosmos_rag.ingestion.sources.listing import Source
 from kosmos_rag.ingestion.sources.parts import divide_file
 from kosmos_rag.ingestion.sources.registry import create_source
@@ -215,11 +217,66 @@ def test_folder__a_file_with_the_name_of_a_part_stays(tmp_path: Path) -> None:
     assert not listing.covers(f"{tmp_path.name}/notes.md#part-1")
 
 
-def test_folder__a_file_whose_row_is_too_long_is_a_failure(tmp_path: Path) -> None:
+def test_folder__a_file_whose_row_is_too_long_fails_alone(tmp_path: Path) -> None:
     (tmp_path / "long.csv").write_bytes(b"id,note\n1," + b"x" * 2_000_000)
+    (tmp_path / "small.csv").write_bytes(build_table(3))
+    source = open_folder(tmp_path)
+    listing = source.listing()
+    long, small = listing
+    assert listing.complete
+    assert listing.covers(f"{tmp_path.name}/gone.csv")
+    assert source.load(small).data == build_table(3)
+    with pytest.raises(SourceError, match=r"a row after row \d of .*long\.csv") as error:
+        source.load(long)
+    assert error.value.code == "too_large"
+    assert not listing.covers(f"{tmp_path.name}/long.csv#part-1")
+
+
+def test_folder__a_part_with_other_rows_has_another_etag(tmp_path: Path) -> None:
+    (tmp_path / "orders.csv").write_bytes(build_table(100_000))
+    (tmp_path / "long.csv").write_bytes(b"id,note\n1," + b"x" * 3_000_000)
+    etags = [
+        {
+            entry.source: entry.etag
+            for entry in create_source({"kind": "folder", "path": str(tmp_path)}, limits).listing()
+        }
+        for limits in (SETTINGS, IngestionSettings(parsing=ParsingSettings(text_mb=2)))
+    ]
+    common = etags[0].keys() & etags[1].keys()
+    assert len(common) > 2
+    assert f"{tmp_path.name}/long.csv" in common
+    assert all(etags[0][source] != etags[1][source] for source in common)
+    assert etags[0] == {entry.source: entry.etag for entry in open_folder(tmp_path).listing()}
+
+
+def test_folder__a_file_that_cannot_be_opened_keeps_its_parts(tmp_path: Path) -> None:
+    (tmp_path / "orders.csv").symlink_to("orders.csv")
     listing = open_folder(tmp_path).listing()
-    assert list(listing) == []
-    assert [failure.code for failure in listing.failures] == ["too_large"]
+    assert [entry.source for entry in listing] == [f"{tmp_path.name}/orders.csv"]
+    assert listing.parts == {}
+    assert not listing.covers(f"{tmp_path.name}/orders.csv#part-1")
+
+
+def test_folder__a_file_that_cannot_be_read_to_its_end_keeps_its_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "orders.csv").write_bytes(build_table(40_000))
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    monkeypatch.setattr(folder, "divide_file", fail)
+    listing = open_folder(tmp_path).listing()
+    assert [entry.source for entry in listing] == [f"{tmp_path.name}/orders.csv"]
+    assert listing.parts == {}
+
+
+def test_folder__a_file_with_binary_data_at_its_end_fails_alone(tmp_path: Path) -> None:
+    (tmp_path / "broken.csv").write_bytes(build_table(40_000) + b"\xff\x00\xfe\x00\x01," * 2_000 + b"\n")
+    (tmp_path / "small.csv").write_bytes(build_table(3))
+    listing = open_folder(tmp_path).listing()
+    assert [entry.source for entry in listing] == [f"{tmp_path.name}/{name}.csv" for name in ("broken", "small")]
+    assert listing.complete
 
 
 def test_discover__divides_documents_that_are_passed_in() -> None:
