@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+import psycopg
 from psycopg.rows import kwargs_row
 
 from kosmos_rag.core.errors import RequestError
@@ -30,11 +31,21 @@ class TenantEvents:
         After a pause, the events before it are deleted and their positions refused: readers would miss the changes of
         the pause.
         """
-        self._set_recording(True)
+        with self._sessions.write() as connection:
+            self.start_recording(connection)
+
+    def start_recording(self, connection: psycopg.Connection) -> None:
+        """Start as `start` does, in the caller's transaction, and lock the record until it ends.
+
+        Args:
+            connection: A transaction that `TenantSessions.write` opened.
+        """
+        self._set_recording(connection, True)
 
     def stop(self) -> None:
         """Record no more events; those that are recorded stay until maintenance deletes them."""
-        self._set_recording(False)
+        with self._sessions.write() as connection:
+            self._set_recording(connection, False)
 
     def read(self, after: int | None = None, limit: int = 100) -> tuple[list[Event], int]:
         """Return the next events, and the position to continue after.
@@ -65,12 +76,11 @@ class TenantEvents:
             )
         return events, events[-1].sequence if events else last
 
-    def _set_recording(self, recording: bool) -> None:
-        with self._sessions.write() as connection:
-            self._sessions.create_tenant(connection)
-            values = {"tenant_id": self._owner.id, "recording": recording}
-            stream = connection.execute(statement("event_stream"), values).fetchone()
-            if recording and stream is not None and not stream[0]:
-                # Before the lock of the stream, which is the last of a transaction.
-                connection.execute(statement("prune_events"), {**values, "before": _END_OF_TIME})
-            connection.execute(statement("set_event_recording"), values)
+    def _set_recording(self, connection: psycopg.Connection, recording: bool) -> None:
+        self._sessions.create_tenant(connection)
+        values = {"tenant_id": self._owner.id, "recording": recording}
+        stream = connection.execute(statement("event_stream"), values).fetchone()
+        if recording and stream is not None and not stream[0]:
+            # Before the lock of the stream, which is the last of a transaction.
+            connection.execute(statement("prune_events"), {**values, "before": _END_OF_TIME})
+        connection.execute(statement("set_event_recording"), values)

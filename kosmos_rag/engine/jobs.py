@@ -106,7 +106,7 @@ class TenantJobs:
         """
         _check_interval(every)
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            self._ensure_tenant(connection)
+            self.ensure_tenant(connection)
             return self._enqueue_permissions(connection, feed, every=every, priority=priority)
 
     def _enqueue_permissions(
@@ -198,7 +198,7 @@ class TenantJobs:
         _check_interval(every)
         jobs = {f"{kind} {self._collection} {_digest(identity)}": payload}
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
-            self._ensure_tenant(connection)
+            self.ensure_tenant(connection)
             preset = self._preset_version(connection)
             writer = JobWriter(connection, self._owner)
             (job_id,) = writer.enqueue(self._collection, kind, jobs, every=every, preset=preset)
@@ -209,7 +209,8 @@ class TenantJobs:
     ) -> None:
         """Enqueue a periodic job of the whole tenant, which no deletion of a collection cancels.
 
-        In the caller's transaction. It runs at once, also where it waits for its next time.
+        In the caller's transaction. It runs at once, also where it waits for its next time. The tenant must exist:
+        to create it here could bring an erased tenant back.
 
         Args:
             connection: a transaction of the worker role for this tenant.
@@ -218,11 +219,14 @@ class TenantJobs:
             payload: input of the handler, JSON.
             every: interval between two runs.
         """
-        self._ensure_tenant(connection)
         JobWriter(connection, self._owner).enqueue(ALL_COLLECTIONS, kind, {f"{kind} {name}": payload}, every=every)
 
-    def _ensure_tenant(self, connection: psycopg.Connection) -> None:
-        """Create the tenant where it is missing, and its periodic maintenance."""
+    def ensure_tenant(self, connection: psycopg.Connection) -> None:
+        """Create the tenant where it is missing, and its periodic maintenance.
+
+        Args:
+            connection: a transaction of the worker role for this tenant.
+        """
         create_tenant(connection, self._owner, now=datetime.now(UTC))
         JobWriter(connection, self._owner).enqueue_periodic(self._collection, kinds.periodic(self._settings.worker))
 
@@ -264,7 +268,7 @@ class TenantJobs:
         priority: int,
         stored: Mapping[str, str] | None = None,
     ) -> uuid.UUID:
-        self._ensure_tenant(connection)
+        self.ensure_tenant(connection)
         if isinstance(item, SourceDocument):
             kind, key = kinds.DOCUMENT, str(self.document_id(item.source))
             stored = stored or {"upload": str(UploadStore(connection, self._owner.id).store(item.data))}

@@ -198,7 +198,7 @@ class _Delivery:
             if target.next_attempt_at is not None and target.next_attempt_at > datetime.now(UTC):
                 return None
             # The end first: what is committed after it is of the next batch.
-            row = connection.execute(statement("read_stream_end"), self._values).fetchone()
+            row = connection.execute(statement("read_stream"), self._values).fetchone()
             last = target.position if row is None else row[0]
             if last <= target.position or self._stop_at_gap(connection, target, last):
                 return None

@@ -59,7 +59,7 @@ class SubscriberStore:
     ) -> tuple[Subscriber, str]:
         """Add a subscriber to the events from now on; return it and its secret.
 
-        The record of the tenant's events begins.
+        The record of the tenant's events begins, if it is not running.
 
         Args:
             url: Where events are sent to, by POST.
@@ -67,7 +67,8 @@ class SubscriberStore:
             collections: Collections of events; empty for all.
 
         Raises:
-            RequestError: The name is malformed or taken, the URL is not allowed, or there are too many subscribers.
+            RequestError: The name is malformed or taken, the URL is not allowed, there are too many subscribers, or a
+                start of the record would delete events of another subscriber.
             ConfigError: `webhooks.signing_key` is not set.
         """
         validate_name("subscriber", name)
@@ -77,12 +78,15 @@ class SubscriberStore:
         for collection in collections:
             validate_name("collection", collection)
         key, subscriber_id = require_signing_key(self._settings), uuid.uuid4()
-        self._tenant.events.start()
         values = {
             **self._values(name), "id": subscriber_id, "url": url, "types": list(types),
             "collections": list(collections), "now": datetime.now(UTC),
         }  # fmt: skip
         with self._tenant.sessions.write() as connection:
+            self._tenant.jobs.ensure_tenant(connection)
+            self._check_pause(connection)
+            # It locks the record, so the count holds for additions at the same time.
+            self._tenant.events.start_recording(connection)
             row = connection.execute(statement("count_subscribers"), values).fetchone()
             if row is not None and row[0] >= self._settings.max_subscribers:
                 raise RequestError(f"there are {row[0]} subscribers; remove one, or raise webhooks.max_subscribers")
@@ -177,6 +181,19 @@ class SubscriberStore:
             raise RequestError(f"the URL is refused: {error}") from error
         except IngestionError as error:
             raise RequestError(str(error)) from error
+
+    def _check_pause(self, connection: psycopg.Connection) -> None:
+        """Raise RequestError where a start of the record would delete events that a subscriber needs."""
+        stream = connection.execute(statement("read_stream"), {"tenant_id": self._tenant.id}).fetchone()
+        if stream is None or stream[1]:
+            return
+        for subscriber in list_subscribers(connection, self._tenant.id):
+            if subscriber.waiting_since is not None or subscriber.dead_letters:
+                raise RequestError(
+                    "the record of events is stopped, and its start would delete events that subscriber "
+                    f"{subscriber.name} has not received; wait until `kosmos-rag webhooks list` shows none, remove "
+                    f"this subscriber, or delete them by `kosmos-rag events start -t {self._tenant.name}`"
+                )
 
     def _set_state(self, name: str, state: SubscriberState) -> None:
         with self._tenant.sessions.write() as connection:

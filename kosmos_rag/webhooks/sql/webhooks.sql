@@ -54,8 +54,8 @@ RETURNING w.id
 -- name: delete_subscriber
 DELETE FROM kosmos.webhook_subscribers w WHERE w.tenant_id = %(tenant_id)s AND w.name = %(name)s RETURNING w.id
 
--- name: read_stream_end
-SELECT s.last_sequence FROM kosmos.event_streams s WHERE s.tenant_id = %(tenant_id)s
+-- name: read_stream
+SELECT s.last_sequence, s.recording FROM kosmos.event_streams s WHERE s.tenant_id = %(tenant_id)s
 
 -- name: find_next_sequence
 SELECT min(e.sequence) FROM kosmos.events e WHERE e.tenant_id = %(tenant_id)s AND e.sequence > %(position)s

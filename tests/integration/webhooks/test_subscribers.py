@@ -2,12 +2,15 @@
 
 import json
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from threading import Barrier, BrokenBarrierError
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
-from kosmos_rag import Engine, Settings, Tenant
+from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.apps.cli.app import app
 from kosmos_rag.apps.client import Client
 from kosmos_rag.core.config import DatabaseSettings
@@ -56,6 +59,52 @@ def test_add__refuses_unknown_types_second_names_and_too_many(settings: Settings
         with pytest.raises(RequestError, match="there are 2 subscribers"):
             store.add("third", "http://127.0.0.1/")
         SubscriberStore(engine.tenant("other")).add("cache", "http://127.0.0.1/")
+
+
+def test_add__deletes_no_event_that_waits_for_a_subscriber(
+    acme: Tenant, store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver
+) -> None:
+    store.add("cache", receiver.url)
+    write("a.md", "b.md")
+    acme.events.stop()
+    for name in ("cache", "second"):
+        with pytest.raises(RequestError, match="would delete events that subscriber cache has not received"):
+            store.add(name, receiver.url)
+    deliver()
+    assert receiver.sequences == [1, 2]
+    store.add("second", receiver.url)
+    write("c.md")
+    deliver()
+    assert receiver.sequences == [1, 2, 4]
+
+
+def test_add__that_is_refused_starts_no_record(acme: Tenant, store: SubscriberStore, receiver: Receiver) -> None:
+    store.add("cache", receiver.url)
+    acme.events.stop()
+    with pytest.raises(RequestError, match="there is a subscriber cache already"):
+        store.add("cache", receiver.url)
+    acme.ingest([SourceDocument(source="a.md", data=b"words")])
+    assert acme.events.read() == ([], 0)
+
+
+def test_add__at_the_same_time_keeps_the_limit(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    added, insert = Barrier(2), SubscriberStore.enqueue
+
+    def wait_and_enqueue(*arguments: Any) -> None:
+        with suppress(BrokenBarrierError):
+            added.wait(1)
+        insert(*arguments)
+
+    monkeypatch.setattr(SubscriberStore, "enqueue", wait_and_enqueue)
+    with (
+        Engine(with_webhooks(settings, max_subscribers=1), embedder=HashingEmbedder()) as engine,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        store = SubscriberStore(engine.tenant("acme"))
+        additions = [pool.submit(store.add, name, "http://127.0.0.1/") for name in ("a", "b")]
+        refusals = [error for addition in additions if (error := addition.exception()) is not None]
+        assert ["there are 1 subscribers" in str(error) for error in refusals] == [True]
+        assert len(store.infos()) == 1
 
 
 def test_add__needs_a_signing_key(settings: Settings) -> None:
