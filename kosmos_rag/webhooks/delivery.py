@@ -37,6 +37,7 @@ LONGEST_RETRY_AFTER_S = 86400
 ROTATION = timedelta(days=1)
 """For how long the former secret signs too."""
 GONE = 410
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _BUSY = frozenset({429, 502, 503, 504})
 """Answers that are about the endpoint, and not about the event."""
 
@@ -80,11 +81,15 @@ def choose_delay(failures: int, retry_after_s: int | None = None) -> timedelta:
     return timedelta(seconds=max(jittered, min(retry_after_s or 0, LONGEST_RETRY_AFTER_S)))
 
 
-def build_message(tenant: str, tenant_id: uuid.UUID, event: Event | DeadLetter) -> tuple[str, str]:
-    """Return id and body of the message of an event, the same for each attempt."""
+def build_message(tenant: str, subscriber_id: uuid.UUID, event: Event | DeadLetter) -> tuple[str, str]:
+    """Return id and body of the message of an event, the same for each attempt.
+
+    The id has the time of the event: sequences begin again after an erasure, and repeat after a restore.
+    """
     data = {**event.data, "tenant": tenant, "collection": event.collection, "sequence": event.sequence}
     message = {"type": event.type, "timestamp": event.at.astimezone(UTC).isoformat(), "data": data}
-    return f"evt_{tenant_id.hex}_{event.sequence}", json.dumps(message, ensure_ascii=False)
+    microseconds = (event.at - _EPOCH) // timedelta(microseconds=1)
+    return f"evt_{subscriber_id.hex}_{event.sequence}_{microseconds}", json.dumps(message, ensure_ascii=False)
 
 
 class Sender:
@@ -101,7 +106,7 @@ class Sender:
         if target.rotated_at is not None and at - target.rotated_at < ROTATION:
             versions.append(target.secret_version - 1)
         secrets = [derive_secret(key, tenant.id, target.id, version) for version in versions]
-        message_id, body = build_message(tenant.name, tenant.id, event)
+        message_id, body = build_message(tenant.name, target.id, event)
         headers = {"content-type": "application/json", "user-agent": "kosmos-rag"}
         try:
             receipt = self._fetcher.post(target.url, body.encode(), headers | sign(secrets, message_id, at, body))

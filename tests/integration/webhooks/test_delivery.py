@@ -48,7 +48,9 @@ def test_events__are_delivered_signed_and_in_order(
     assert first["data"]["source"] == "0.md"
     assert (first["data"]["tenant"], first["data"]["collection"]) == ("acme", "default")
     assert datetime.fromisoformat(first["timestamp"]).tzinfo is not None
-    assert receiver.ids == [f"evt_{acme.id.hex}_{number}" for number in range(1, 5)]
+    events, _ = acme.events.read()
+    times = [int(event.at.replace(microsecond=0).timestamp()) * 10**6 + event.at.microsecond for event in events]
+    assert receiver.ids == [f"evt_{subscriber.id.hex}_{number}_{at}" for number, at in enumerate(times, 1)]
     delivered = _show(store)
     assert (delivered.position, delivered.waiting_since, delivered.error) == (4, None, None)
     assert delivered.delivered_at is not None
@@ -211,12 +213,43 @@ def test_rotation__signs_by_both_secrets(
     _, former = store.add("cache", receiver.url)
     new = store.show_secret("cache", rotate=True)
     assert (store.show_secret("cache"), new != former) == (new, True)
-    write("a.md")
     for secret in (former, new):
         receiver.secret = secret
+        write(f"{secret}.md")
         deliver()
-    assert receiver.sequences == [1]
-    assert len(receiver.requests[0]["webhook-signature"].split()) == 2
+    assert receiver.sequences == [1, 2]
+    assert [len(request["webhook-signature"].split()) for request in receiver.requests] == [2, 2]
+
+
+def test_tenant__that_is_erased_and_created_again_repeats_no_id(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver, acme: Tenant
+) -> None:
+    for _ in range(2):
+        store.add("cache", receiver.url)
+        write("a.md")
+        deliver()
+        acme.erase_all()
+    assert receiver.sequences == [1, 1]
+    assert len(set(receiver.ids)) == 2
+
+
+def test_event__that_takes_the_sequence_of_another_after_a_restore_has_another_id(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver, acme: Tenant
+) -> None:
+    store.add("cache", receiver.url)
+    write("a.md")
+    deliver()
+    with acme.sessions.write() as connection:  # as after the restore of an earlier backup
+        for query in (
+            "DELETE FROM kosmos.events WHERE tenant_id = %s",
+            "UPDATE kosmos.event_streams SET last_sequence = 0 WHERE tenant_id = %s",
+            "UPDATE kosmos.webhook_subscribers SET position = 0 WHERE tenant_id = %s",
+        ):
+            connection.execute(query, [acme.id])
+    write("b.md")
+    deliver()
+    assert receiver.sequences == [1, 1]
+    assert len(set(receiver.ids)) == 2
 
 
 def test_redirect__is_a_failure_and_is_not_followed(
