@@ -26,6 +26,12 @@ _CACHED_BYTES = 16 * 1024 * 1024
 """Of the vectors of units: ten thousand of 384 dimensions."""
 
 
+Similarities = list[NDArray[np.float32]]
+"""For each question its similarity to each text."""
+RerankerRun = Callable[[str, Callable[[], Similarities]], Similarities]
+"""Runs calls of a reranker for a question, with a span, a slot and a deadline. Raises ModelError."""
+
+
 class EvidenceScorer(Protocol):
     """A model that scores text units as evidence for a question. Thread-safe."""
 
@@ -129,40 +135,60 @@ class EmbeddingScorer:
 class RerankingScorer:
     """Scores a unit by a reranker, whose relevance is a probability already."""
 
-    def __init__(self, reranker: Reranker, batch_size: int) -> None:
+    def __init__(self, reranker: Reranker, batch_size: int, run: RerankerRun | None = None) -> None:
         """Prepare the scorer.
 
         Args:
             reranker: Reads question and unit together.
             batch_size: Units of one call.
+            run: Bounds the time of the calls; None calls the reranker in this thread until it ends.
         """
         self._reranker = reranker
         self._batch_size = batch_size
+        self._run = run
 
     def compare(
         self,
         questions: Sequence[str],
         texts: Sequence[str],
-        shares: Sequence[Sequence[float]],  # noqa: ARG002
+        shares: Sequence[Sequence[float]],
     ) -> list[NDArray[np.float32]]:
-        """Return the relevance of each text, 0 to 1. Raises ModelError.
+        """Return the relevance of each text, 0 to 1. Raises ModelError, also past the deadline.
 
-        Texts of similar length share a call, so that little is padded.
+        It is 0 for texts that are not among those with most words of the question; of equal shares the first passages
+        count. Texts of similar length share a call, so that little is padded.
 
         Args:
             questions: The questions, or the parts of one.
             texts: Units after the titles of their sections.
-            shares: Not used: a relevant unit may have no word of the question.
+            shares: For each question the share of its words in each text.
         """
-        order = sorted(range(len(texts)), key=lambda at: -len(texts[at]))
-        relevance = []
-        for question in questions:
-            scores = np.empty(len(texts), dtype=np.float32)
-            for start in range(0, len(order), self._batch_size):
-                places = order[start : start + self._batch_size]
-                scores[places] = self._score(question, [texts[at] for at in places])
-            relevance.append(scores)
-        return relevance
+        # A call past its deadline continues in its thread: no batch follows the running one.
+        stopped = threading.Event()
+
+        def score_all() -> Similarities:
+            return [
+                self._score_units(question, texts, row, stopped)
+                for question, row in zip(questions, shares, strict=True)
+            ]
+
+        try:
+            return score_all() if self._run is None else self._run(questions[0], score_all)
+        finally:
+            stopped.set()
+
+    def _score_units(
+        self, question: str, texts: Sequence[str], shares: Sequence[float], stopped: threading.Event
+    ) -> NDArray[np.float32]:
+        best = np.argsort(-np.asarray(shares), kind="stable")[:MAX_COMPARED]
+        order = sorted((int(at) for at in best), key=lambda at: -len(texts[at]))
+        scores = np.zeros(len(texts), dtype=np.float32)
+        for start in range(0, len(order), self._batch_size):
+            if stopped.is_set():
+                break
+            places = order[start : start + self._batch_size]
+            scores[places] = self._score(question, [texts[at] for at in places])
+        return scores
 
     def build_parts(self, similarity: float, words: float, index: int) -> dict[str, float]:  # noqa: ARG002
         """Return `relevance` alone: the model has read the words, and has ordered the passages.

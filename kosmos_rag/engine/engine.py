@@ -117,12 +117,14 @@ class Engine:
         scorer = EmbeddingScorer(models.embedder, embed_question=lambda text: question_vectors.get(text, None))
 
         def build_answerer(rag: RagSettings) -> Answerer:
+            rerank = None if resources.rerank is None else resources.rerank.with_settings(rag.reranking)
             return Answerer(
                 models.embedder,
                 models.language_model,
                 rag,
                 scorer=scorer,
                 reranker=models.reranker,
+                run_reranker=None if rerank is None else rerank.run_call,
                 languages=languages,
             )
 

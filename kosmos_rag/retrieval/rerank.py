@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, replace
 from numbers import Real
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from kosmos_rag.core.config import RerankingSettings
-from kosmos_rag.core.errors import first_line, reader_message
+from kosmos_rag.core.errors import ModelError, first_line, reader_message
 from kosmos_rag.core.protocols import Reranker
 from kosmos_rag.core.telemetry import genai, usage
 from kosmos_rag.core.telemetry.metrics import RETRIEVAL_FALLBACKS
@@ -145,6 +145,21 @@ class RerankStage:
         No query then waits for a model that fails or hangs.
         """
         self._executor.run(lambda: self._reranker.score("warm", ["up"]), deadline_ms=_WARM_UP_MS)
+
+    def run_call(self, question: str, call: Callable[[], T]) -> T:
+        """Run calls of the reranker outside of a search, within its slots and deadline.
+
+        Args:
+            question: Text for the span.
+            call: Calls the reranker; it continues in its thread past the deadline, which counts from now.
+
+        Raises ModelError where the deadline passes, earlier calls have all slots, or the call fails.
+        """
+        with genai.start_rerank(self._reranker.name, question, ()):
+            outcome = self._executor.run(call, deadline_ms=self._settings.milliseconds_to_deadline)
+            if outcome.message is not None:
+                raise ModelError(outcome.message)
+        return cast("T", outcome.value)
 
     def run(self, text: str, passages: list[Passage], timer: StageTimer) -> RerankResult:
         """Return the passages by relevance, without those below the threshold.

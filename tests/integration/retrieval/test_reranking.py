@@ -235,6 +235,41 @@ def test_rerank__that_hangs_costs_its_deadline_and_no_more(
         _assert_fused(result, settings, tenant_name)
 
 
+class HangingInAnswers(Hanging):
+    """Scores passages, and hangs when it reads the units of an answer."""
+
+    def _wait(self, passages: Sequence[str]) -> list[float]:
+        if UNIT in passages:
+            self.free.wait()
+        return [0.5] * len(passages)
+
+
+UNIT = "Visitors park at the gate."
+
+
+def test_answer__with_a_reranker_that_hangs_is_scored_by_the_embedder(settings: Settings, tenant_name: str) -> None:
+    reranker = HangingInAnswers()
+    changes = {"rag.reranking.enabled": True, "rag.reranking.deadline_ms": 2_000, "rag.reranking.concurrency": 1}
+    with opened(settings, changes, reranker=reranker) as engine:
+        scope = engine.tenant(tenant_name)
+        scope.ingest(SourceDocument(source="garage.md", data=f"{UNIT} The lift is out of order today.".encode()))
+        scope.search("Where is the lift?")  # connects, which may take long
+        watchdog = threading.Timer(20, reranker.free.set)
+        watchdog.start()
+        answer = scope.answer("Where do visitors park?")
+        hung = not reranker.free.is_set()
+        busy = scope.search("Who parks at the gate?")
+        watchdog.cancel()
+        reranker.free.set()
+    assert hung
+    assert answer.warnings == ("the embedding model scored the units: the deadline of 2000 ms passed",)
+    assert [set(unit.parts) for unit in answer.units] == [{"meaning", "words", "rank"}] * 2
+    # The late call keeps the slot that searches have.
+    assert busy.warnings == (
+        "not reranked, in fused order: 1 earlier calls are past their deadline and have not ended",
+    )
+
+
 class HangingAfter(Hanging):
     """Scores so many batches, and then hangs until it is freed."""
 

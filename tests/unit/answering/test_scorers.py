@@ -131,6 +131,28 @@ def test_answer__is_scored_by_the_embedder_where_the_reranker_fails(reranker: Re
     assert reason in warning
 
 
+def test_answer__does_not_ask_the_reranker_for_more_units_than_the_most_compared() -> None:
+    text = " ".join(f"Gate {number} is open to a car." for number in range(MAX_COMPARED + 9)) + f" {ANSWERING}"
+    reranker = _build_reranker(Visitors=0.9)
+    answer = _answer(reranker, context("Where do visitors leave their car?", passage(text, section="Garage")))
+    assert sum(len(texts) for _, texts in reranker.calls) == MAX_COMPARED
+    assert [sentence.text for sentence in answer.sentences] == [ANSWERING]
+
+
+def test_reranking_scorer__begins_no_batch_past_the_deadline() -> None:
+    reranker = _build_reranker()
+
+    def run(question: str, call: Callable[[], scorers.Similarities]) -> scorers.Similarities:
+        late.append(call)
+        raise ModelError("the deadline passed")
+
+    late: list[Callable[[], scorers.Similarities]] = []
+    with pytest.raises(ModelError, match="deadline"):
+        RerankingScorer(reranker, 1, run).compare([QUESTION], ["one", "two"], [[0.0, 0.0]])
+    late[0]()
+    assert reranker.calls == []
+
+
 class CountingEmbedder(HashingEmbedder):
     """Keeps what it is asked to embed."""
 
