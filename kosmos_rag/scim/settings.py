@@ -17,4 +17,8 @@ class ScimSettings(Section):
         default="user_name",
         description="What is equal to the subject of a token: userName or externalId of a user.",
     )
+    unknown: Literal["refuse", "allow"] = Field(
+        default="refuse",
+        description="What happens to a token whose subject is no user: refuse it, or allow what the token says.",
+    )
     max_page: Count = Field(default=200, description="Most users or groups of a page.")

@@ -2,7 +2,8 @@
 
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeVar, cast
@@ -26,6 +27,7 @@ from scim2_models.path import CompareOperator, Comparison
 
 from kosmos_rag.core.types import is_text
 from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.scim.names import fold_name
 from kosmos_rag.scim.sql import statement
 
 EnterpriseAccount = User[EnterpriseUser]
@@ -70,11 +72,11 @@ class ScimStore:
         resource_id = uuid.uuid4()
         with self._tenant.sessions.write() as connection:
             self._tenant.sessions.create_tenant(connection)
-            values = {**self._columns(resource), "id": resource_id}
-            if connection.execute(statement("insert_resource"), values).fetchone() is None:
-                raise UniquenessException(detail=f"{values['name']} exists already")
-            if isinstance(resource, Group):
-                self._set_members(connection, resource_id, resource)
+            values = {**self._columns(_with_active(resource, default=True)), "id": resource_id}
+            with _refuse_conflicts(values["name"]):
+                connection.execute(statement("insert_resource"), values)
+                if isinstance(resource, Group):
+                    self._set_members(connection, resource_id, resource)
             return self._read(connection, type(resource), resource_id)
 
     def get(self, model: type[Resource], resource_id: str) -> Resource:
@@ -95,13 +97,13 @@ class ScimStore:
             current = self._read(connection, model, _parse_id(resource_id), query="lock_resource")
             if etag not in (None, "*", current.meta.version if current.meta else None):
                 raise PreconditionFailedException(detail="the resource has another version; read it again")
-            changed = apply(current)
+            active = getattr(current, "active", None)
+            changed = _with_active(apply(current), default=active is not False)
             values = {**self._columns(changed), "id": _parse_id(resource_id)}
-            if connection.execute(statement("find_other_of_name"), values).fetchone():
-                raise UniquenessException(detail=f"{values['name']} exists already")
-            connection.execute(statement("update_resource"), values)
-            if isinstance(changed, Group):
-                self._set_members(connection, values["id"], changed)
+            with _refuse_conflicts(values["name"]):
+                connection.execute(statement("update_resource"), values)
+                if isinstance(changed, Group):
+                    self._set_members(connection, values["id"], changed)
             return self._read(connection, model, values["id"])
 
     def delete(self, model: type[Resource], resource_id: str) -> None:
@@ -117,12 +119,13 @@ class ScimStore:
         Equal names and external ids are found by an index; other filters read all resources.
         """
         condition = None if text is None else ScimFilter[model](text)  # type: ignore[valid-type]
-        values = {**self._scope(model), "name_key": None, "external_id": None, **_index_values(condition)}
+        keys = _index_values(condition)
+        values = {**self._scope(model), "name_key": None, "external_id": None, **keys}
         with self._tenant.sessions.write() as connection:
             with connection.cursor(row_factory=class_row(StoredResource)) as cursor:
                 rows = cursor.execute(statement("list_resources"), values).fetchall()
             resources = self._build(connection, model, rows)
-        return [resource for resource in resources if condition is None or condition.match(resource)]
+        return resources if keys or condition is None else [each for each in resources if condition.match(each)]
 
     def _read(
         self, connection: psycopg.Connection, model: type[Resource], resource_id: uuid.UUID, query: str = ""
@@ -184,12 +187,32 @@ class ScimStore:
         return {
             **self._scope(type(resource)),
             "name": name,
-            "name_key": str(name).casefold(),
+            "name_key": fold_name(str(name)),
             "external_id": resource.external_id,
             "active": isinstance(resource, Group) or resource.active is not False,
             "content": Jsonb(content),
             "now": datetime.now(UTC),
         }
+
+
+@contextmanager
+def _refuse_conflicts(name: str) -> Iterator[None]:
+    """Refuse a name that another resource has, and a member that another request deletes now."""
+    try:
+        yield
+    except psycopg.errors.UniqueViolation:
+        raise UniquenessException(detail=f"{name} exists already") from None
+    except psycopg.errors.ForeignKeyViolation:
+        raise InvalidValueException(
+            detail="a member is no user of this tenant any more; read the group again"
+        ) from None
+
+
+def _with_active(resource: Resource, *, default: bool) -> Resource:
+    """Return a resource; a user without `active` has the default."""
+    if isinstance(resource, User) and resource.active is None:
+        resource.active = default
+    return resource
 
 
 def _check_name(name: str | None) -> None:
@@ -204,7 +227,7 @@ def _index_values(condition: Any) -> dict[str, str]:
         return {}
     attribute = str(node.attr_path).casefold().rpartition(":")[2]
     if attribute == ("displayname" if condition.model is Group else "username"):
-        return {"name_key": node.value.casefold()}
+        return {"name_key": fold_name(node.value)}
     return {"external_id": node.value} if attribute == "externalid" else {}
 
 

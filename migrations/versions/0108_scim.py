@@ -20,6 +20,7 @@ CREATE TABLE kosmos.scim_resources (
     external_id text COLLATE "C",
     active boolean NOT NULL,
     content jsonb NOT NULL,
+    former_subjects text[] NOT NULL,
     version integer NOT NULL,
     created_at timestamptz NOT NULL,
     modified_at timestamptz NOT NULL,

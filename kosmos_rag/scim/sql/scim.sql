@@ -1,10 +1,8 @@
 -- name: insert_resource
-INSERT INTO kosmos.scim_resources (tenant_id, id, kind, name, name_key, external_id, active, content, version, created_at,
-                                   modified_at)
-VALUES (%(tenant_id)s, %(id)s, %(kind)s, %(name)s, %(name_key)s, %(external_id)s, %(active)s, %(content)s, 1, %(now)s,
-        %(now)s)
-ON CONFLICT (tenant_id, kind, name_key) DO NOTHING
-RETURNING id
+INSERT INTO kosmos.scim_resources (tenant_id, id, kind, name, name_key, external_id, active, content, former_subjects,
+                                   version, created_at, modified_at)
+VALUES (%(tenant_id)s, %(id)s, %(kind)s, %(name)s, %(name_key)s, %(external_id)s, %(active)s, %(content)s, '{}',
+        1, %(now)s, %(now)s)
 
 -- name: read_resource
 SELECT r.id, r.content, r.version, r.created_at, r.modified_at
@@ -17,15 +15,16 @@ SELECT r.id, r.content, r.version, r.created_at, r.modified_at
  WHERE r.tenant_id = %(tenant_id)s AND r.kind = %(kind)s AND r.id = %(id)s
    FOR UPDATE
 
--- name: find_other_of_name
-SELECT r.id
-  FROM kosmos.scim_resources r
- WHERE r.tenant_id = %(tenant_id)s AND r.kind = %(kind)s AND r.name_key = %(name_key)s AND r.id <> %(id)s
-
 -- name: update_resource
 UPDATE kosmos.scim_resources r
    SET name = %(name)s, name_key = %(name_key)s, external_id = %(external_id)s, active = %(active)s,
-       content = %(content)s, version = r.version + 1, modified_at = %(now)s
+       content = %(content)s, version = r.version + 1, modified_at = %(now)s,
+       former_subjects = CASE
+           WHEN r.kind = 'User'
+           THEN array_remove(array_remove(array_remove(r.former_subjects, r.name_key), r.external_id)
+                             || r.name_key || r.external_id, NULL)
+           ELSE r.former_subjects
+       END
  WHERE r.tenant_id = %(tenant_id)s AND r.kind = %(kind)s AND r.id = %(id)s
 
 -- name: delete_resource
@@ -82,3 +81,11 @@ SELECT u.active, ARRAY(SELECT g.name
  WHERE u.tenant_id = %(tenant_id)s AND u.kind = 'User'
    AND (%(name_key)s::text IS NULL OR u.name_key = %(name_key)s)
    AND (%(external_id)s::text IS NULL OR u.external_id = %(external_id)s)
+
+-- name: find_deactivated_former
+-- A deactivated user that had the name or external id at an earlier time.
+SELECT u.id
+  FROM kosmos.scim_resources u
+ WHERE u.tenant_id = %(tenant_id)s AND u.kind = 'User' AND NOT u.active
+   AND u.former_subjects @> ARRAY[%(subject)s::text]
+ LIMIT 1

@@ -12,7 +12,7 @@ from sqlalchemy import (
     UniqueConstraint,
     Uuid,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from kosmos_rag.storage.migrate import SCHEMA
 from kosmos_rag.storage.tables.columns import column, metadata, tenant_id, tenant_key, time
@@ -28,6 +28,8 @@ scim_resources = Table(
     column("external_id", Text(collation="C"), null=True),
     column("active", Boolean),
     column("content", JSONB),  # without id, meta, password and members
+    # Names in the form of name_key, and external ids, that the user has or had before its last change.
+    column("former_subjects", ARRAY(Text)),
     column("version", Integer),
     time("created_at"),
     time("modified_at"),

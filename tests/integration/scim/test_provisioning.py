@@ -98,8 +98,8 @@ def test_membership__takes_effect_at_the_next_question(engine: Engine, served: R
         SourceDocument(source="all.md", data=b"Leave for all."),
         SourceDocument(source="hr.md", data=b"Leave of HR.", acl=("group:HR",)),
     ])  # fmt: skip
-    assert _sources(served) == ["all.md"]
     ann = _create(client, ENTRA_USER)
+    _create(client, OKTA_USER | {"userName": "bob@example.org", "externalId": "bob"})
     hr = _create_group(client, "HR")
     assert _sources(served) == ["all.md"]
     assert (
@@ -126,6 +126,79 @@ def test_deactivated_user__is_refused_at_the_next_question(served: Running, clie
         assert reader.get("/v1/stats").status_code == 200
         client.put(f"/scim/v2/Users/{ann}", json=OKTA_USER | {"active": False})
         assert reader.get("/v1/stats").status_code == 401
+
+
+def _status(served: Running, subject: str) -> int:
+    with served.client(sub=subject, scope="read") as reader:
+        return reader.get("/v1/stats").status_code
+
+
+def test_unknown_subject__is_refused(served: Running, client: httpx.Client) -> None:
+    assert _status(served, "ann@example.org") == 401
+    ann = _create(client, ENTRA_USER | {"active": False})
+    renaming = {"op": "replace", "path": "userName", "value": "left@example.org"}
+    assert _patch(client, f"Users/{ann}", renaming).status_code == 200
+    assert _status(served, "ann@example.org") == 401
+    assert client.delete(f"/scim/v2/Users/{ann}").status_code == 204
+    assert _status(served, "left@example.org") == 401
+
+
+@pytest.mark.parametrize(
+    ("subject", "former", "renamings"),
+    [
+        ("user_name", "Ann@example.org", ({"userName": "b@example.org"}, {"userName": "c@example.org"})),
+        ("external_id", ENTRA_USER["externalId"], ({"externalId": "b"}, {"externalId": "c"})),
+    ],
+)
+def test_unknown_allowed__former_subjects_of_deactivated_users_are_refused(
+    settings: Settings, signer: Signer, subject: str, former: str, renamings: tuple[dict[str, str], ...]
+) -> None:
+    values = {"scim.enabled": True, "scim.unknown": "allow", "scim.subject": subject}
+    with (
+        Engine(with_tokens(changed(settings, values), signer), embedder=HashingEmbedder()) as engine,
+        serving(engine, signer) as served,
+        served.client(served.key("directory", "admin")) as client,
+    ):
+        ann = _create(client, ENTRA_USER)
+        for renaming in renamings:
+            assert _patch(client, f"Users/{ann}", {"op": "replace", "value": renaming}).status_code == 200
+        assert (_status(served, former), _status(served, "unknown")) == (200, 200)
+        _patch(client, f"Users/{ann}", {"op": "replace", "path": "active", "value": False})
+        assert (_status(served, former), _status(served, "unknown")) == (401, 200)
+        _create(client, ENTRA_USER | {"userName": former})
+        assert _status(served, former) == 200
+
+
+@pytest.mark.parametrize("is_active", [True, False])
+def test_active__is_kept_by_changes_without_it(client: httpx.Client, is_active: bool) -> None:
+    ann = _create(client, OKTA_USER | {"active": is_active})
+    path = f"/scim/v2/Users/{ann}"
+    without = {key: value for key, value in OKTA_USER.items() if key != "active"}
+    assert client.put(path, json=without).json()["active"] is is_active
+    assert client.put(path, json=without | {"active": None}).json()["active"] is is_active
+    for operation in (
+        {"op": "remove", "path": "active"},
+        {"op": "replace", "path": "active", "value": None},
+        {"op": "replace", "value": {"active": None, "displayName": "A"}},
+    ):
+        assert _patch(client, f"Users/{ann}", operation).status_code == 200, operation
+        assert client.get(path).json()["active"] is is_active, operation
+
+
+def test_active__is_true_for_a_new_user_without_it(client: httpx.Client) -> None:
+    ann = _create(client, {key: value for key, value in OKTA_USER.items() if key != "active"})
+    assert client.get(f"/scim/v2/Users/{ann}").json()["active"] is True
+
+
+def test_names__of_two_subjects_do_not_match(served: Running, client: httpx.Client) -> None:
+    _create(client, OKTA_USER | {"userName": "Wei\u00dfkate"})
+    assert _status(served, "WEI\u00dfKATE") == 200
+    assert _status(served, "weisskate") == 401
+    _create(client, OKTA_USER | {"userName": "weisskate"})
+    _create(client, OKTA_USER | {"userName": "Caf\u00e9"})
+    assert _status(served, "cafe\u0301") == 200
+    assert _find(client, "Users", 'userName eq "CAFE\u0301"')
+    assert client.post("/scim/v2/Users", json=OKTA_USER | {"userName": "cafe\u0301"}).status_code == 409
 
 
 def test_entra__finds_creates_and_changes_a_user(client: httpx.Client) -> None:

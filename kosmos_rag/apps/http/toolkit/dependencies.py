@@ -106,7 +106,7 @@ async def authenticate(service: Service, scope: Scope, authorization: str | None
 async def add_groups(service: Service, identity: Identity) -> Identity:
     """Return the identity with the groups that a directory knows now.
 
-    Raises NotAuthenticated for a reader who is deactivated there, DatabaseError.
+    Raises NotAuthenticated for a reader that the directory refuses, DatabaseError.
     """
     engine = service.engine.sync_engine
     if not engine.has_directory or identity.subject.startswith(KEY_SUBJECT):
@@ -115,7 +115,9 @@ async def add_groups(service: Service, identity: Identity) -> Identity:
     if membership is None:
         return identity
     if not membership.active:
-        raise NotAuthenticated("the user is deactivated in the directory; ask its administrator")
+        raise NotAuthenticated(
+            "the directory does not know the user, or the user is deactivated there; ask its administrator"
+        )
     return replace(identity, principals=tuple(dict.fromkeys((*identity.principals, *membership.principals))))
 
 
