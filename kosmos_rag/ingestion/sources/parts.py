@@ -5,9 +5,10 @@ Each is a document with whole rows and the header of the file.
 
 import csv
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from io import StringIO, TextIOWrapper
+from itertools import chain
 from pathlib import PurePath
 from typing import Any, BinaryIO
 
@@ -250,31 +251,30 @@ class _Scan:
 
         Lines with quotes that are invalid are rows, as the parser takes them.
         """
-        lines_read: list[str] = []
+        text = StringIO()
         size = count = 0
+        row_begin = row_lines = 0
 
-        def lines() -> Iterator[str]:
-            nonlocal size
-            yield from take(StringIO(block, newline=""))
-            while line := self._read_line():
-                yield from take([line])
-
-        def take(more: Iterable[str]) -> Iterator[str]:
-            nonlocal size
-            for line in more:
-                lines_read.append(line)
+        def read_lines() -> Iterator[str]:
+            nonlocal size, row_lines
+            for line in chain(StringIO(block, newline=""), iter(self._read_line, "")):
                 size += len(line)
+                row_lines += 1
+                if size - row_begin > self._text_bytes:
+                    raise self._row_error()
+                text.write(line)
                 yield line
 
-        try:
-            for _ in csv.reader(lines(), delimiter=self._separator or ",", strict=True):
-                count += 1
-                if size >= len(block):
-                    break
-        except csv.Error:
-            count = len(lines_read)
-        joined = "".join(lines_read)
-        return joined + block[len(joined) :], count
+        lines = read_lines()
+        while size < len(block):
+            try:
+                for _ in csv.reader(lines, delimiter=self._separator or ",", strict=True):
+                    count, row_begin, row_lines = count + 1, size, 0
+                    if size >= len(block):
+                        break
+            except csv.Error:
+                count, row_begin, row_lines = count + row_lines, size, 0
+        return text.getvalue(), count
 
     def _check_encoding(self, data: bytes) -> None:
         if self._encoding or data.isascii():

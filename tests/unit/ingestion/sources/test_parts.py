@@ -134,6 +134,24 @@ def test_divide_file__a_quote_that_never_ends_leaves_lines() -> None:
     assert b"".join([parts[0], *(part.removeprefix(b"id,note\n") for part in parts[1:])]) == data
 
 
+def test_divide_file__a_row_of_many_quoted_lines_is_refused_at_the_limit() -> None:
+    file = BytesIO(b"id,note\n" + b'"\n",' * 1_000_000)
+    with pytest.raises(SourceError, match=r"a row after row \d of a\.csv"):
+        divide_file(file, "a.csv", SETTINGS)
+    assert file.tell() < 2 * 2**20
+
+
+def test_divide_file__rows_after_an_invalid_quote_keep_their_numbers() -> None:
+    rows = [f"{number},Ada {number},bought in the shop\n" for number in range(40_000)]
+    rows[500] = '500,"Ada" 500,bought in the shop\n'
+    rows[501] = '501,"Ada\n501",bought in the shop\n'
+    data = ("id,customer,note\n" + "".join(rows)).encode()
+    parts = divide_file(BytesIO(data), "a.csv", SETTINGS)
+    for part in parts[1:]:
+        first = int(data[part.offset :].split(b",")[0])
+        assert part.skipped_rows == first
+
+
 def test_divide_file__more_parts_than_the_limit_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "MAX_FILE_PARTS", 3)
     with pytest.raises(SourceError, match=r"more than 3 parts of 0\.5 MB .* ingestion\.parsing\.text_mb"):
