@@ -12,7 +12,7 @@ from kosmos_rag.core.errors import RequestError, SourceError
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.folder import FolderSource, FolderSpec
 from kosmos_rag.ingestion.sources.listing import Entry, Listing, Source
-from kosmos_rag.ingestion.sources.parts import divide_file, may_have_parts
+from kosmos_rag.ingestion.sources.parts import divide_file, may_have_parts, name_part, strip_part
 from kosmos_rag.ingestion.sources.spec import validate_spec
 
 
@@ -102,6 +102,18 @@ class Discovery:
     parts: dict[str, int] = field(default_factory=dict)
     """Number of parts of each file that may have some; 0 for a file that is one document."""
 
+    def drop_failed_files(self, failed: set[str]) -> None:
+        """Leave out the parts of files without a stored document: the documents that they had stay.
+
+        Args:
+            failed: names of the documents that were not stored.
+        """
+        for parts in (self.parts, *(listing.parts for listing in self.listings)):
+            for file, count in list(parts.items()):
+                names = [name_part(file, number) for number in range(1, count + 1)] or [file]
+                if failed.issuperset(names):
+                    del parts[file]
+
 
 def discover(
     items: Iterable[SourceDocument | Path], settings: IngestionSettings, *, root: str | None = None
@@ -116,7 +128,7 @@ def discover(
         RequestError: The root is malformed, or is that of two of the folders.
     """
     discovery = Discovery()
-    files: dict[str, ListedDocument] = {}
+    files = _Files()
     loaded: list[LoadedDocument] = []
     folders: dict[str, Path] = {}
     for item in items:
@@ -127,13 +139,9 @@ def discover(
             raise RequestError(f"{item!r} is nothing to ingest; give files, folders or SourceDocuments")
         origin = FolderSource(validate_spec(FolderSpec, "folder", {"path": item, "root": root}), settings)
         listing = origin.listing()
-        for entry in listing:
-            first = files.setdefault(entry.source, ListedDocument(origin=origin, entry=entry))
-            if first.entry.locator != entry.locator:
-                message = f"{entry.source} is the name of two files; the first was taken: give one of them another root"
-                discovery.failures.append(IngestFailure(source=entry.source, code="duplicate", message=message))
+        names = files.add(origin, listing)
         discovery.failures += listing.failures
-        discovery.parts |= listing.parts
+        discovery.parts |= {file: count for file, count in listing.parts.items() if file in names}
         if item.is_dir():
             if not item.samefile(folders.setdefault(origin.prefix, item)):
                 raise RequestError(
@@ -141,8 +149,35 @@ def discover(
                     "name one of them by another root, in a call of its own"
                 )
             discovery.listings.append(listing)
-    discovery.documents = [*files.values(), *loaded]
+    discovery.failures += files.duplicates.values()
+    discovery.documents = [*files.documents.values(), *loaded]
     return discovery
+
+
+@dataclass(kw_only=True, slots=True)
+class _Files:
+    """The files of several listings, the first of each name."""
+
+    documents: dict[str, ListedDocument] = field(default_factory=dict)
+    paths: dict[str, str] = field(default_factory=dict)
+    """Path of each file by its name."""
+    duplicates: dict[str, IngestFailure] = field(default_factory=dict)
+
+    def add(self, origin: Source, listing: Listing) -> set[str]:
+        """Add the entries of a listing, and return the names of their files."""
+        names: set[str] = set()
+        for entry in listing:
+            name = strip_part(entry.source) if "part" in entry.locator else entry.source
+            path = entry.locator["path"]
+            is_first = self.paths.setdefault(name, path) == path
+            if is_first:
+                names.add(name)
+                document = self.documents.setdefault(entry.source, ListedDocument(origin=origin, entry=entry))
+                is_first = document.entry.locator["path"] == path
+            if not is_first:
+                message = f"{name} is the name of two files; the first was taken: give one of them another root"
+                self.duplicates[name] = IngestFailure(source=name, code="duplicate", message=message)
+        return names
 
 
 def _divide(document: SourceDocument, settings: IngestionSettings, discovery: Discovery) -> Sequence[SourceDocument]:

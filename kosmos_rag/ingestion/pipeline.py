@@ -342,6 +342,7 @@ class IngestPipeline:
         Unlistable ones are deleted too if they would stay readable by everyone.
         """
         listings = discovery.listings if prune else []
+        discovery.drop_failed_files({failure.source for failure in report.failed[len(discovery.failures) :]})
         error_codes = {
             document_id(tenant.id, collection, failure.source): failure.code for failure in discovery.failures
         }
@@ -359,7 +360,9 @@ class IngestPipeline:
                     missing |= {source: stored[source] for source in sources}
             access = self._get_processor(load_preset(connection, tenant.id, collection)).settings.rag.access
             ids = {*missing.values(), *find_unauthorised(connection, tenant.id, error_codes, access)}
-            ids.update(find_stale_parts(connection, tenant, collection, discovery.parts))
+            # A listed document may have the name of a part.
+            listed_ids = {document_id(tenant.id, collection, source) for source in filter(is_text, listed)}
+            ids.update(set(find_stale_parts(connection, tenant, collection, discovery.parts)) - listed_ids)
             removed = 0
             if ids:
                 removed = remove_documents(connection, tenant.id, list(ids), collection=collection, events=events)

@@ -13,7 +13,7 @@ from kosmos_rag.core.section import Switch
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.files import from_locator, open_regular, read_file, to_locator, unreadable_error
 from kosmos_rag.ingestion.sources.gitignore import IgnoreFiles, Patterns
-from kosmos_rag.ingestion.sources.listing import Entry, Listing, build_failure
+from kosmos_rag.ingestion.sources.listing import Entry, Listing, build_failure, drop_duplicates
 from kosmos_rag.ingestion.sources.names import FileNames, RootName
 from kosmos_rag.ingestion.sources.parts import FilePart, covers_part, divide_file, may_have_parts, strip_part
 from kosmos_rag.ingestion.sources.spec import DocumentOptions, SourcePath
@@ -70,7 +70,7 @@ class FolderSource:
         parts: dict[str, int] = {}
         return Listing(
             self._names.title,
-            self._entries(ignore_files, parts),
+            drop_duplicates(self._entries(ignore_files, parts)),
             lambda source: covers_part(source, parts) or self._covers(strip_part(source), ignore_files),
             prefix=self._names.prefix,
             parts=parts,

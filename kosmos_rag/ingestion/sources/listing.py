@@ -42,7 +42,7 @@ class Listing:
         covers: Callable[[str], bool],
         *,
         prefix: str | None = None,
-        parts: Mapping[str, int] | None = None,
+        parts: dict[str, int] | None = None,
     ) -> None:
         self.name = name
         self.parts = parts if parts is not None else {}

@@ -15,13 +15,15 @@ from typing import Any, BinaryIO
 from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.errors import ParseError, SourceError
 from kosmos_rag.parsing import bounds, detect, media_types
+from kosmos_rag.parsing.limits import OutputLimits
 from kosmos_rag.parsing.tables.csv import CsvForm, find_form
 from kosmos_rag.parsing.text.decode import decode_text, find_marked_encoding
+from kosmos_rag.parsing.text.json import parse_json_lines
 
 _PART = re.compile(r"#part-[1-9]\d{0,8}$")
 _KINDS = frozenset({media_types.CSV, media_types.TSV, media_types.JSONL})
 _JSON_GROWTH = 2
-"""Characters of text from one of JSON: paths repeat the names of what contains a value."""
+"""Bytes of text from one of JSON, at least: paths repeat the names of what contains a value."""
 _ONE_BYTE = "latin-1"
 """Reads bytes as characters, where ASCII is all that has to be recognised."""
 
@@ -120,10 +122,11 @@ def divide_file(file: BinaryIO, source: str, settings: IngestionSettings) -> Seq
         if media_type not in _KINDS or (b"\0" in sample and encoding is None):
             return ()
         form = None if media_type == media_types.JSONL else find_form(decode_text(head).text, media_type)
+        growth = 1.0 if form else _measure_json_growth(head)
     except ParseError:
         return ()  # the parser of the whole file reports what is wrong with it
     file.seek(0)
-    scan = _Scan(file, source, encoding, form, settings.parsing.text_mb * 2**20)
+    scan = _Scan(file, source, encoding, form, growth, settings.parsing.text_mb * 2**20)
     try:
         return scan.find_parts(media_type)
     except (UnicodeDecodeError, ParseError):
@@ -138,20 +141,20 @@ class _Rows:
 
     bytes: int = 0
     rows: int = 0
-    chars: int = 0
+    text_bytes: int = 0
     """Of their text with the names of columns, at most."""
 
     def add(self, other: "_Rows") -> None:
         self.bytes += other.bytes
         self.rows += other.rows
-        self.chars += other.chars
+        self.text_bytes += other.text_bytes
 
 
 class _Scan:
     """Reads a file once, and finds where its rows end."""
 
     def __init__(
-        self, file: BinaryIO, source: str, encoding: str | None, form: CsvForm | None, text_bytes: int
+        self, file: BinaryIO, source: str, encoding: str | None, form: CsvForm | None, growth: float, text_bytes: int
     ) -> None:
         self._text = TextIOWrapper(file, encoding or _ONE_BYTE, errors="strict", newline="")
         self._encoding = encoding
@@ -159,8 +162,8 @@ class _Scan:
         self._source = source
         self._separator = form.separator if form else None
         self._header_rows = form.header_rows if form else 0
-        self._name_chars = form.name_chars if form else 0
-        self._growth = 1 if form else _JSON_GROWTH
+        self._name_bytes = form.name_bytes if form else 0
+        self._growth = growth
         self._text_bytes = text_bytes
         self._not_ascii = b""
         self._is_utf8 = True
@@ -175,10 +178,10 @@ class _Scan:
         header = _Rows()
         for _ in range(self._header_rows):
             header.add(self._read_rows(1))
-        blocks, total, is_begun = [replace(header)], header.chars, False
+        blocks, total, is_begun = [replace(header)], header.text_bytes, False
         while (rows := self._read_rows(self._block_chars)).bytes:
-            total += rows.chars
-            if is_begun and blocks[-1].chars + rows.chars > self._text_bytes // 2:
+            total += rows.text_bytes
+            if is_begun and blocks[-1].text_bytes + rows.text_bytes > self._text_bytes // 2:
                 blocks.append(_Rows())
                 self._check_count(len(blocks))
             blocks[-1].add(rows)
@@ -191,9 +194,9 @@ class _Scan:
     def _block_chars(self) -> int:
         """Characters that are read together.
 
-        They are fewer where the names of columns are long: those count for each row.
+        They are fewer where the names of columns or paths are long: those count for each row.
         """
-        return min(bounds.SAMPLE_CHARS, 1 + self._text_bytes // 4 // (1 + self._name_chars))
+        return min(bounds.SAMPLE_CHARS, 1 + int(self._text_bytes // 4 / (self._growth + self._name_bytes)))
 
     def _locate(self, blocks: Sequence[_Rows], header: _Rows, media_type: str) -> Iterator[FilePart]:
         encoding = self._find_encoding()
@@ -235,8 +238,9 @@ class _Scan:
         data = block.encode(self._codec)
         self._row += count
         self._check_encoding(data)
-        rows = _Rows(bytes=len(data), rows=count, chars=len(data) * self._growth + count * self._name_chars)
-        if count == 1 and rows.chars > self._text_bytes:
+        text_bytes = int(len(data) * self._growth) + count * self._name_bytes
+        rows = _Rows(bytes=len(data), rows=count, text_bytes=text_bytes)
+        if count == 1 and text_bytes > self._text_bytes:
             raise self._row_error()
         return rows
 
@@ -302,6 +306,12 @@ class _Scan:
             f"a row after row {self._row:,} of {self._source} has more than the {self._text_bytes:,} bytes of text "
             "that ingestion.parsing.text_mb allows; correct its quotes or raise the limit",
         )
+
+
+def _measure_json_growth(data: bytes) -> float:
+    """Return how many bytes of text a byte of JSON becomes. Raises ParseError."""
+    text = parse_json_lines(data, OutputLimits()).text
+    return max(_JSON_GROWTH, len(text.encode()) / len(data))
 
 
 def _count_lines(text: str) -> int:

@@ -31,8 +31,8 @@ class CsvForm:
     separator: str
     header_rows: int
     """Rows to the end of the header, those above it included; 0 without one."""
-    name_chars: int
-    """Characters that the names of columns add to a row."""
+    name_bytes: int
+    """Bytes of text that the names of columns add to a row."""
 
 
 def find_form(text: str, media_type: str) -> CsvForm:
@@ -44,10 +44,10 @@ def find_form(text: str, media_type: str) -> CsvForm:
     table = next((part for part in split_sheet(Sheet(rows=rows)) if isinstance(part, Table)), None)
     header = find_header(table.rows, table.spans) if table else HeaderRows(first=0, count=0)
     if table is None or table.position is None or not header.count:
-        return CsvForm(separator=separator, header_rows=0, name_chars=0)
+        return CsvForm(separator=separator, header_rows=0, name_bytes=0)
     end = table.position[0] + header.first + header.count
     names = [name for row in rows[end - header.count : end] for name in row]
-    return CsvForm(separator=separator, header_rows=end, name_chars=sum(len(name) + len(": ") for name in names))
+    return CsvForm(separator=separator, header_rows=end, name_bytes=sum(len(f"{name}: ".encode()) for name in names))
 
 
 def parse_csv(

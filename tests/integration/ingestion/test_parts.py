@@ -68,6 +68,27 @@ def test_ingest__a_file_that_cannot_be_read_keeps_its_parts(scope: Tenant, tmp_p
     assert list_parts(scope) == [f"orders.csv#part-{number}" for number in (1, 2, 3)]
 
 
+def test_ingest__a_file_with_the_name_of_a_part_stays(scope: Tenant, tmp_path: Path) -> None:
+    for name in ("orders.csv", "orders.csv#part-2"):
+        (tmp_path / name).write_text(build_table(3))
+    for _ in range(2):
+        assert scope.ingest([tmp_path], root=".", prune=True).removed == 0
+        assert list_parts(scope) == ["orders.csv", "orders.csv#part-2"]
+
+
+@pytest.mark.parametrize("prune", [False, True])
+def test_ingest__documents_stay_until_one_that_replaces_them_is_stored(
+    scope: Tenant, tmp_path: Path, *, prune: bool
+) -> None:
+    file = tmp_path / "orders.csv"
+    file.write_text(build_table(600))
+    scope.ingest([tmp_path], root=".")
+    file.write_bytes(b"\x7fELF" + bytes(2_000))
+    report = scope.ingest([tmp_path], root=".", prune=prune)
+    assert (len(report.failed), report.removed) == (1, 0)
+    assert list_parts(scope) == [f"orders.csv#part-{number}" for number in (1, 2, 3)]
+
+
 def test_ingest__documents_that_are_passed_in_become_parts(scope: Tenant) -> None:
     for rows, names in ((600, [f"orders.csv#part-{number}" for number in (1, 2, 3)]), (3, ["orders.csv"])):
         scope.ingest([SourceDocument(source="orders.csv", data=build_table(rows).encode())])

@@ -98,6 +98,22 @@ def test_divide_file__long_names_of_columns_make_smaller_parts() -> None:
     assert all(len(part.text.encode()) <= 2**20 for part in parts)
 
 
+def test_divide_file__names_of_columns_count_in_bytes() -> None:
+    names = [f"第{number}回の配送金額の合計" for number in range(40)]
+    data = (",".join(names) + "\n" + (",".join("1" * 40) + "\n") * 10_000).encode()
+    assert all(len(part.text.encode()) <= 2**20 for part in parse_parts(data))
+
+
+def test_divide_file__long_paths_of_json_make_smaller_parts() -> None:
+    record: Any = {f"a{number}": number for number in range(40)}
+    for name in ("delivery of the order", "contract with the customer", "department in the country"):
+        record = {name: record}
+    data = (json.dumps(record) + "\n").encode() * 3_000
+    parts = parse_parts(data, "a.jsonl")
+    assert len(parts) > 2
+    assert all(len(part.text.encode()) <= 2**20 for part in parts)
+
+
 @pytest.mark.parametrize("encoding", ["cp1252", "utf-16", "utf-8-sig", "shift_jis"])
 def test_divide_file__parts_have_the_encoding_of_the_file(encoding: str) -> None:
     """The only letters that tell the encoding are in the first part."""
@@ -295,6 +311,28 @@ def test_folder__a_file_with_binary_data_at_its_end_fails_alone(tmp_path: Path) 
     listing = open_folder(tmp_path).listing()
     assert [entry.source for entry in listing] == [f"{tmp_path.name}/{name}.csv" for name in ("broken", "small")]
     assert listing.complete
+
+
+def test_folder__a_file_with_the_name_of_a_listed_part_is_a_duplicate(tmp_path: Path) -> None:
+    (tmp_path / "orders.csv").write_bytes(build_table(40_000))
+    (tmp_path / "orders.csv#part-2").write_bytes(build_table(3))
+    listing = open_folder(tmp_path).listing()
+    names = [entry.source for entry in listing]
+    assert len(names) == len(set(names))
+    assert [failure.code for failure in listing.failures] == ["duplicate"]
+
+
+@pytest.mark.parametrize("rows", [(40_000, 3), (3, 40_000), (40_000, 80_000)])
+def test_discover__takes_the_first_of_two_files_with_one_name(rows: tuple[int, int], tmp_path: Path) -> None:
+    files = []
+    for folder_name, count in zip("ab", rows, strict=True):
+        (tmp_path / folder_name).mkdir()
+        files.append(tmp_path / folder_name / "orders.csv")
+        files[-1].write_bytes(build_table(count))
+    first, both = discover(files[:1], SETTINGS, root="."), discover(files, SETTINGS, root=".")
+    assert [document.source for document in both.documents] == [document.source for document in first.documents]
+    assert both.parts == first.parts
+    assert [(failure.source, failure.code) for failure in both.failures] == [("orders.csv", "duplicate")]
 
 
 def test_discover__divides_documents_that_are_passed_in() -> None:
