@@ -32,10 +32,11 @@ class WebhookMaintenance:
         store = SubscriberStore(owner)
         with owner.sessions.write() as connection:
             connection.execute(statement("prune_dead_letters"), {"tenant_id": owner.id})
+            for (active,) in connection.execute(
+                statement("lock_active_subscribers"), {"tenant_id": owner.id}
+            ).fetchall():
+                store.enqueue(connection, active)
             subscribers = list_subscribers(connection, owner.id)
-            for subscriber in subscribers:
-                if subscriber.state is SubscriberState.ACTIVE:
-                    store.enqueue(connection, subscriber.id)
         if subscribers:
             waiting = [
                 (now - subscriber.waiting_since).total_seconds()

@@ -29,6 +29,14 @@ SELECT w.id, w.name, w.url, w.types, w.collections, w.state, w.reason, w.positio
  WHERE w.tenant_id = %(tenant_id)s AND (%(name)s::text IS NULL OR w.name = %(name)s)
  ORDER BY w.name
 
+-- name: lock_active_subscribers
+-- Against an erasure of the tenant, until the commit.
+SELECT w.id
+  FROM kosmos.webhook_subscribers w
+ WHERE w.tenant_id = %(tenant_id)s AND w.state = 'active'
+ ORDER BY w.id
+   FOR KEY SHARE
+
 -- name: read_subscriber
 SELECT w.id, w.name, w.url, w.types, w.collections, w.state, w.position, w.attempts, w.failures, w.next_attempt_at,
        w.secret_version, w.rotated_at

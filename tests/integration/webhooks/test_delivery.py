@@ -1,12 +1,16 @@
 """Delivery to a real endpoint: in order, at least once, with back-off, dead letters and gaps that are told."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from threading import Thread
 from typing import Any
 
 import pytest
 
 from kosmos_rag import Engine, Tenant
+from kosmos_rag.core.errors import DatabaseError, RequestError
 from kosmos_rag.core.types import JobState
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.webhooks import delivery
@@ -285,6 +289,26 @@ def test_maintenance__restores_a_delivery_that_was_cancelled(
     maintain()
     deliver()
     assert receiver.sequences == [1]
+
+
+def test_maintenance__does_not_bring_an_erased_tenant_back(
+    store: SubscriberStore, receiver: Receiver, maintain: Maintain, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.add("cache", receiver.url)
+    erasure, enqueue = Thread(target=acme.erase_all), SubscriberStore.enqueue
+
+    def erase_and_enqueue(*arguments: Any) -> None:
+        erasure.start()
+        erasure.join(1)
+        enqueue(*arguments)
+
+    monkeypatch.setattr(SubscriberStore, "enqueue", erase_and_enqueue)
+    with suppress(DatabaseError):  # of a deadlock, which ends one of the two; the erasure is repeated
+        maintain()
+    erasure.join()
+    with acme.sessions.write() as connection:
+        rows = connection.execute("SELECT FROM kosmos.tenants WHERE tenant_id = %s", [acme.id]).fetchall()
+    assert rows == []
 
 
 def test_maintenance__reports_who_is_behind_and_deletes_dead_letters_of_deleted_events(
