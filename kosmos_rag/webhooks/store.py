@@ -102,14 +102,15 @@ class SubscriberStore:
             return list_subscribers(connection, self._tenant.id)
 
     def pause(self, name: str) -> None:
-        """Deliver no more events to a subscriber; they wait. Raises NotFound."""
+        """Deliver no more events to a subscriber; they wait. Raises NotFound, RequestError for a stopped one."""
         self._set_state(name, SubscriberState.PAUSED)
 
     def resume(self, name: str, *, skip: bool = False) -> None:
         """Deliver events again, at once. Raises NotFound.
 
         Args:
-            skip: Make the event that could not be delivered a dead letter, and continue after it.
+            skip: Make the event that could not be delivered a dead letter, and continue after it; RequestError where
+                there is none.
         """
         if skip:
             self._skip(name)
@@ -199,9 +200,11 @@ class SubscriberStore:
         with self._tenant.sessions.write() as connection:
             values = {**self._values(name), "state": str(state)}
             row = connection.execute(statement("set_subscriber_state"), values).fetchone()
-            subscriber_id = _require_row(row)[0]
+            if row is None:
+                reason = self._find(connection, name).reason
+                raise RequestError(f"subscriber {name} is stopped: {reason}; resume or remove it")
             if state is SubscriberState.ACTIVE:
-                self.enqueue(connection, subscriber_id)
+                self.enqueue(connection, row[0])
 
     def _skip(self, name: str) -> None:
         with self._tenant.sessions.write() as connection:

@@ -53,10 +53,10 @@ UPDATE kosmos.webhook_subscribers w
 RETURNING w.id, w.secret_version
 
 -- name: set_subscriber_state
--- Whoever resumes has removed the cause, so the next attempt is due at once.
+-- Whoever resumes has removed the cause, so the next attempt is due at once. A pause would hide the reason of a stop.
 UPDATE kosmos.webhook_subscribers w
    SET state = %(state)s, reason = NULL, failures = 0, next_attempt_at = NULL
- WHERE w.tenant_id = %(tenant_id)s AND w.name = %(name)s
+ WHERE w.tenant_id = %(tenant_id)s AND w.name = %(name)s AND (%(state)s::text = 'active' OR w.state <> 'stopped')
 RETURNING w.id
 
 -- name: delete_subscriber
