@@ -2,14 +2,17 @@
 
 import json
 import logging
+import math
 import random
 import time
 import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import psycopg
 from psycopg.rows import class_row, kwargs_row
@@ -34,6 +37,7 @@ SLICE_S = 5.0
 BATCH = 50
 FIRST_DELAY_S, LONGEST_DELAY_S = 5.0, 3600.0
 LONGEST_RETRY_AFTER_S = 86400
+_RETRY_AFTER_DIGITS = 6
 ROTATION = timedelta(days=1)
 """For how long the former secret signs too."""
 GONE = 410
@@ -81,6 +85,23 @@ def choose_delay(failures: int, retry_after_s: int | None = None) -> timedelta:
     return timedelta(seconds=max(jittered, min(retry_after_s or 0, LONGEST_RETRY_AFTER_S)))
 
 
+def read_retry_after(text: str, now: datetime) -> int | None:
+    """Return the seconds of a `Retry-After` header; None without a number or date."""
+    if text.isdecimal():
+        return int(text) if len(text) <= _RETRY_AFTER_DIGITS else None
+    try:
+        at = parsedate_to_datetime(text)
+    except (ValueError, TypeError, IndexError, OverflowError):
+        return None
+    return max(0, math.ceil((at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds()))
+
+
+def hide_path(url: str) -> str:
+    """Return a URL without its path and query, which may hold a secret."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
 def build_message(tenant: str, subscriber_id: uuid.UUID, event: Event | DeadLetter) -> tuple[str, str]:
     """Return id and body of the message of an event, the same for each attempt.
 
@@ -108,17 +129,20 @@ class Sender:
         secrets = [derive_secret(key, tenant.id, target.id, version) for version in versions]
         message_id, body = build_message(tenant.name, target.id, event)
         headers = {"content-type": "application/json", "user-agent": "kosmos-rag"}
+        headers |= sign(secrets, message_id, at, body)
         try:
-            receipt = self._fetcher.post(target.url, body.encode(), headers | sign(secrets, message_id, at, body))
+            receipt = self._fetcher.post(target.url, body.encode(), headers)
         except IngestionError as error:
-            return DeliveryFailure(error=str(error), answered=False)
+            return DeliveryFailure(error=str(error).replace(target.url, hide_path(target.url)), answered=False)
+        except Exception as error:  # noqa: BLE001 — every failure is recorded, whatever an endpoint causes
+            return DeliveryFailure(error=f"the request failed with {type(error).__name__}", answered=False)
         if 200 <= receipt.status < 300:
             return None
         return DeliveryFailure(
             error=f"the endpoint answered {receipt.status}",
             answered=receipt.status not in _BUSY,
             is_gone=receipt.status == GONE,
-            retry_after_s=int(receipt.retry_after) if receipt.retry_after.isdecimal() else None,
+            retry_after_s=read_retry_after(receipt.retry_after, datetime.now(UTC)),
         )
 
 
@@ -166,41 +190,53 @@ class _Delivery:
 
         Returns whether the subscriber exists.
         """
-        if not self._redeliver():
-            return False
-        while (batch := self._read_batch()) is not None and self._send_batch(*batch):
-            pass
-        return True
-
-    def _redeliver(self) -> bool:
         values = {**self._values, "redelivered": True, "limit": BATCH}
         with self._tenant.sessions.write() as connection:
             target = self._read_target(connection)
             with connection.cursor(row_factory=kwargs_row(DeadLetter)) as cursor:
                 letters = cursor.execute(statement("list_dead_letters"), values).fetchall()
-        if target is None or target.state != SubscriberState.ACTIVE:
-            return target is not None
-        for letter in letters:
-            if time.monotonic() > self._until:
-                break
-            failure = self._send(target, letter)
-            now = datetime.now(UTC)
-            with self._tenant.sessions.write() as connection:
-                of_letter = {**self._values, "sequence": letter.sequence}
-                if failure is None:
-                    connection.execute(statement("delete_dead_letter"), of_letter)
-                else:
-                    recorded = {**of_letter, "error": failure.error, "now": now}
-                    connection.execute(statement("record_failed_redelivery"), recorded)
+        if target is None:
+            return False
+        if not self._is_due(target) or not self._redeliver(target, letters):
+            return True
+        while (batch := self._read_batch()) is not None and self._send_batch(*batch):
+            pass
         return True
+
+    def _is_due(self, target: Target) -> bool:
+        if target.state != SubscriberState.ACTIVE or time.monotonic() > self._until:
+            return False
+        return target.next_attempt_at is None or target.next_attempt_at <= datetime.now(UTC)
+
+    def _redeliver(self, target: Target, letters: Sequence[DeadLetter]) -> bool:
+        """Send dead letters again, and return whether events may follow."""
+        current: Target | None = target
+        for letter in letters:
+            if current is None or current.state != SubscriberState.ACTIVE or time.monotonic() > self._until:
+                return False
+            failure = self._send(current, letter)
+            values = {**self._values, "sequence": letter.sequence, "now": datetime.now(UTC)}
+            with self._tenant.sessions.write() as connection:
+                if failure is None:
+                    connection.execute(statement("delete_dead_letter"), values)
+                    connection.execute(statement("record_redelivery"), values)
+                elif failure.is_gone:
+                    self._stop_gone(connection, current, current.position, failure)
+                    return False
+                elif failure.answered:
+                    connection.execute(statement("record_failed_redelivery"), {**values, "error": failure.error})
+                else:  # The letter waits: the failure is about the endpoint.
+                    of_head = {**values, "position": current.position, "attempts": current.attempts}
+                    self._back_off(connection, current, of_head, current.failures + 1, failure)
+                    return False
+                current = self._read_target(connection)
+        return current is not None and current.state == SubscriberState.ACTIVE
 
     def _read_batch(self) -> tuple[Target, int, list[Event]] | None:
         """Return the subscriber, the end of the batch and its events; None where nothing is due."""
         with self._tenant.sessions.write() as connection:
             target = self._read_target(connection)
-            if target is None or target.state != SubscriberState.ACTIVE or time.monotonic() > self._until:
-                return None
-            if target.next_attempt_at is not None and target.next_attempt_at > datetime.now(UTC):
+            if target is None or not self._is_due(target):
                 return None
             # The end first: what is committed after it is of the next batch.
             row = connection.execute(statement("read_stream"), self._values).fetchone()
@@ -226,8 +262,7 @@ class _Delivery:
             f"the events {target.position + 1} to {following - 1} were deleted before their delivery, or not recorded; "
             "compare its documents with the list of documents"
         )
-        connection.execute(statement("stop_subscriber"), {**values, "reason": reason, "after": following - 1})
-        self._log_stop(target, reason)
+        self._stop(connection, target, {**values, "reason": reason, "after": following - 1})
         return True
 
     def _send_batch(self, target: Target, end: int, events: Sequence[Event]) -> bool:
@@ -252,45 +287,72 @@ class _Delivery:
         return failure
 
     def _advance(self, position: int, after: int, delivered_at: datetime | None) -> bool:
-        """Record the position; return whether no other delivery was faster."""
+        """Record the position; return whether the subscriber is still active, and no other delivery was faster."""
         values = {**self._values, "position": position, "after": after, "delivered_at": delivered_at}
         with self._tenant.sessions.write() as connection:
-            return connection.execute(statement("advance_subscriber"), values).fetchone() is not None
+            row = connection.execute(statement("advance_subscriber"), values).fetchone()
+        return row is not None and row[0] == SubscriberState.ACTIVE
 
     def _record_failure(self, target: Target, position: int, event: Event, failure: DeliveryFailure) -> bool:
         """Record a failure, and return whether to continue with the next event."""
-        now = datetime.now(UTC)
         is_first = position == target.position
         attempts = (target.attempts if is_first else 0) + failure.answered
         failures = (target.failures if is_first else 0) + 1
-        values = {**self._values, "position": position, "error": failure.error, "now": now, "attempts": attempts}
+        values = {
+            **self._values, "position": position, "sequence": event.sequence, "attempts": attempts,
+            "error": failure.error, "now": datetime.now(UTC),
+        }  # fmt: skip
         with self._tenant.sessions.write() as connection:
             if failure.is_gone:
-                reason = f"{target.url} is gone ({failure.error}); add a subscriber with its new address, or remove it"
-                connection.execute(statement("stop_subscriber"), {**values, "reason": reason, "after": position})
-                self._log_stop(target, reason)
-                return False
-            if attempts >= self._settings.max_attempts:
-                connection.execute(statement("insert_dead_letter"), {**values, "sequence": event.sequence})
-                advanced = {**values, "after": event.sequence, "delivered_at": None}
-                connection.execute(statement("advance_subscriber"), advanced)
-                self.counts["dead"] += 1
-                return True
-            pause = choose_delay(failures, failure.retry_after_s)
-            connection.execute(statement("record_failed_delivery"), {**values, "next_attempt_at": now + pause})
+                self._stop_gone(connection, target, position, failure)
+            elif attempts >= self._settings.max_attempts:
+                return self._insert_dead_letter(connection, values)
+            else:
+                self._back_off(connection, target, values, failures, failure)
+        return False
+
+    def _insert_dead_letter(self, connection: psycopg.Connection, values: Mapping[str, Any]) -> bool:
+        # The position first: a delivery that was overtaken leaves no dead letter.
+        advanced = {**values, "after": values["sequence"], "delivered_at": None}
+        row = connection.execute(statement("advance_subscriber"), advanced).fetchone()
+        if row is None:
+            return False
+        connection.execute(statement("insert_dead_letter"), values)
+        self.counts["dead"] += 1
+        return bool(row[0] == SubscriberState.ACTIVE)
+
+    def _back_off(
+        self,
+        connection: psycopg.Connection,
+        target: Target,
+        values: Mapping[str, Any],
+        failures: int,
+        failure: DeliveryFailure,
+    ) -> None:
+        pause = choose_delay(failures, failure.retry_after_s)
+        recorded = {**values, "error": failure.error, "next_attempt_at": values["now"] + pause}
+        connection.execute(statement("record_failed_delivery"), recorded)
         log.warning(
-            "event %d was not delivered to %s; next attempt in %.0f s", event.sequence, target.name,
+            "event %d was not delivered to %s; next attempt in %.0f s", values["sequence"], target.name,
             pause.total_seconds(),
             extra={"action": "webhook_failed", "tenant": self._tenant.name, "texts": {"error": failure.error}},
         )  # fmt: skip
-        return False
+
+    def _stop_gone(
+        self, connection: psycopg.Connection, target: Target, position: int, failure: DeliveryFailure
+    ) -> None:
+        reason = (
+            f"{hide_path(target.url)} is gone ({failure.error}); add a subscriber with its new address, or remove it"
+        )
+        self._stop(connection, target, {**self._values, "position": position, "after": position, "reason": reason})
+
+    def _stop(self, connection: psycopg.Connection, target: Target, values: Mapping[str, Any]) -> None:
+        if connection.execute(statement("stop_subscriber"), values).rowcount:
+            log.error(
+                "subscriber %s is stopped", target.name,
+                extra={"action": "webhook_stopped", "tenant": self._tenant.name, "texts": {"reason": values["reason"]}},
+            )  # fmt: skip
 
     def _read_target(self, connection: psycopg.Connection) -> Target | None:
         with connection.cursor(row_factory=class_row(Target)) as cursor:
             return cursor.execute(statement("read_subscriber"), self._values).fetchone()
-
-    def _log_stop(self, target: Target, reason: str) -> None:
-        log.error(
-            "subscriber %s is stopped", target.name,
-            extra={"action": "webhook_stopped", "tenant": self._tenant.name, "texts": {"reason": reason}},
-        )  # fmt: skip

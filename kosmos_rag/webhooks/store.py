@@ -217,10 +217,20 @@ class SubscriberStore:
             event = connection.execute(statement("list_undelivered"), values).fetchone()
             if event is None:
                 raise RequestError(f"no event waits for subscriber {name}; resume it without skipping one")
+            row = connection.execute(statement("find_next_sequence"), values).fetchone()
+            if row is None or row[0] != subscriber.position + 1:
+                raise RequestError(
+                    f"events after {subscriber.position} were deleted before their delivery; resume subscriber {name} "
+                    "without skipping one, and `kosmos-rag webhooks list` shows which"
+                )
             error = f"skipped by an administrator; before: {subscriber.error}"
             letter = {"sequence": event[0], "attempts": subscriber.attempts, "error": error, "now": datetime.now(UTC)}
+            advanced = values | {"after": event[0], "delivered_at": None}
+            if connection.execute(statement("advance_subscriber"), advanced).fetchone() is None:
+                raise RequestError(
+                    f"subscriber {name} has received event {event[0]} meanwhile; resume it without skipping one"
+                )
             connection.execute(statement("insert_dead_letter"), values | letter)
-            connection.execute(statement("advance_subscriber"), values | {"after": event[0], "delivered_at": None})
 
     def _find(self, connection: psycopg.Connection, name: str) -> Subscriber:
         subscribers = list_subscribers(connection, self._tenant.id, name)

@@ -83,7 +83,7 @@ UPDATE kosmos.webhook_subscribers w
    SET position = %(after)s, attempts = 0, failures = 0, error = NULL, failing_since = NULL, next_attempt_at = NULL,
        delivered_at = coalesce(%(delivered_at)s, w.delivered_at)
  WHERE w.tenant_id = %(tenant_id)s AND w.id = %(id)s AND w.position = %(position)s
-RETURNING w.id
+RETURNING w.state
 
 -- name: record_failed_delivery
 UPDATE kosmos.webhook_subscribers w
@@ -119,6 +119,12 @@ RETURNING d.sequence
 -- name: delete_dead_letter
 DELETE FROM kosmos.webhook_dead_letters d
  WHERE d.tenant_id = %(tenant_id)s AND d.subscriber_id = %(id)s AND d.sequence = %(sequence)s
+
+-- name: record_redelivery
+-- The endpoint answers again, so the event that waits is due.
+UPDATE kosmos.webhook_subscribers w
+   SET failures = 0, error = NULL, failing_since = NULL, next_attempt_at = NULL, delivered_at = %(now)s
+ WHERE w.tenant_id = %(tenant_id)s AND w.id = %(id)s
 
 -- name: record_failed_redelivery
 UPDATE kosmos.webhook_dead_letters d

@@ -31,6 +31,12 @@ def _refuse(status: int, *sources: str) -> Callable[[dict[str, Any]], int]:
     return lambda message: status if not sources or message["data"].get("source") in sources else 204
 
 
+def _set_position(tenant: Tenant, position: int) -> None:
+    with tenant.sessions.write() as connection:
+        query = "UPDATE kosmos.webhook_subscribers SET position = %s WHERE tenant_id = %s"
+        connection.execute(query, [position, tenant.id])
+
+
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each failed attempt repeated at the next job."""
@@ -110,6 +116,172 @@ def test_failed_event__waits_for_its_next_attempt(
     store.resume("cache")
     deliver()
     assert receiver.sequences == [1]
+
+
+def test_retry_after__that_is_hostile_or_a_date_is_recorded(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver
+) -> None:
+    store.add("cache", receiver.url)
+    receiver.reply, receiver.headers = _refuse(503), {"Retry-After": "9" * 5000}
+    write("a.md")
+    deliver()
+    failing = _show(store)
+    assert failing.error == "the endpoint answered 503"
+    assert failing.next_attempt_at is not None
+    assert (failing.next_attempt_at - datetime.now(UTC)).total_seconds() < 10
+    receiver.headers = {"Retry-After": format_datetime(datetime.now(UTC) + timedelta(seconds=120), usegmt=True)}
+    store.resume("cache")
+    deliver()
+    next_attempt = _show(store).next_attempt_at
+    assert next_attempt is not None
+    assert 100 < (next_attempt - datetime.now(UTC)).total_seconds() <= 121
+
+
+def test_request__that_fails_in_an_unexpected_way_is_a_recorded_failure(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver, acme: Tenant
+) -> None:
+    store.add("cache", receiver.url)
+    write("a.md")
+    with acme.sessions.write() as connection:  # by hand, since no check accepts it
+        query = "UPDATE kosmos.webhook_subscribers SET url = 'http://127.0.0.1:port/' WHERE tenant_id = %s"
+        connection.execute(query, [acme.id])
+    deliver()
+    failing = _show(store)
+    assert (failing.error or "").startswith("the request failed with ")
+    assert failing.next_attempt_at is not None
+
+
+def test_redelivery__in_an_outage_waits_until_the_endpoint_answers(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver
+) -> None:
+    store.add("cache", receiver.url)
+    write("a.md", "b.md")
+    for _ in range(2):
+        store.resume("cache", skip=True)
+    store.redeliver("cache")
+    receiver.reply = _refuse(503)
+    for _ in range(3):
+        deliver()
+    assert len(receiver.requests) == 1
+    failing = _show(store)
+    assert (failing.error, failing.next_attempt_at is None) == ("the endpoint answered 503", False)
+    assert [letter.redeliver for letter in store.list_dead_letters("cache")] == [True, True]
+    receiver.reply = _refuse(204)
+    store.resume("cache")
+    deliver()
+    assert receiver.sequences == [1, 2]
+    assert (_show(store).error, _show(store).dead_letters) == (None, 0)
+
+
+def test_redelivery__to_an_endpoint_that_is_gone_stops_the_subscriber(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver
+) -> None:
+    store.add("cache", receiver.url)
+    write("a.md", "b.md")
+    for _ in range(2):
+        store.resume("cache", skip=True)
+    store.redeliver("cache")
+    receiver.reply = _refuse(410)
+    deliver()
+    assert (_show(store).state, len(receiver.requests)) == ("stopped", 1)
+    assert [letter.redeliver for letter in store.list_dead_letters("cache")] == [True, True]
+
+
+def test_overtaken_delivery__leaves_no_dead_letter(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver, acme: Tenant, at_once: None
+) -> None:
+    store.add("cache", receiver.url)
+
+    def refuse(_: dict[str, Any]) -> int:
+        if len(receiver.requests) == 3:
+            _set_position(acme, 1)  # another worker has delivered it
+        return 422
+
+    receiver.reply = refuse
+    write("a.md")
+    for _ in range(3):
+        deliver()
+    assert len(receiver.requests) == 3
+    assert (_show(store).position, _show(store).dead_letters) == (1, 0)
+
+
+def test_skip__of_an_event_that_is_delivered_meanwhile_is_refused(
+    store: SubscriberStore, receiver: Receiver, write: Write, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.add("cache", receiver.url)
+    write("a.md")
+    find = SubscriberStore._find
+
+    def find_and_deliver(*arguments: Any) -> Subscriber:
+        subscriber = find(*arguments)
+        _set_position(acme, 1)
+        return subscriber
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SubscriberStore, "_find", find_and_deliver)
+        with pytest.raises(RequestError, match="has received event 1 meanwhile"):
+            store.resume("cache", skip=True)
+    assert (_show(store).position, _show(store).dead_letters) == (1, 0)
+
+
+def test_skip__over_deleted_events_is_refused(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver, acme: Tenant
+) -> None:
+    store.add("cache", receiver.url)
+    write("a.md", "b.md")
+    with acme.sessions.write() as connection:
+        values = {"tenant_id": acme.id, "before": datetime.now(UTC) + timedelta(days=1)}
+        connection.execute(statement("prune_events"), values)
+    write("c.md")
+    with pytest.raises(RequestError, match="events after 0 were deleted before their delivery"):
+        store.resume("cache", skip=True)
+    deliver()
+    assert "the events 1 to 2 were deleted before their delivery" in (_show(store).reason or "")
+
+
+def test_pause__ends_a_batch_after_the_event_that_is_sent(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver
+) -> None:
+    store.add("cache", receiver.url)
+
+    def pause(_: dict[str, Any]) -> int:
+        store.pause("cache")
+        return 204
+
+    receiver.reply = pause
+    write("a.md", "b.md", "c.md")
+    deliver()
+    assert (receiver.sequences, _show(store).position) == ([1], 1)
+    receiver.reply = _refuse(204)
+    store.resume("cache")
+    deliver()
+    assert receiver.sequences == [1, 2, 3]
+
+
+def test_pause__of_a_stopped_subscriber_is_refused_and_keeps_the_reason(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver
+) -> None:
+    store.add("cache", receiver.url)
+    receiver.reply = _refuse(410)
+    write("a.md")
+    deliver()
+    with pytest.raises(RequestError, match="subscriber cache is stopped: http://127"):
+        store.pause("cache")
+    assert "is gone" in (_show(store).describe_problem() or "")
+
+
+@pytest.mark.parametrize("status", [410, 0])
+def test_problem__names_no_path_and_query_of_a_url(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver, status: int
+) -> None:
+    url = receiver.url if status else "http://127.0.0.1:9"
+    store.add("cache", f"{url}/hidden-path?token=hidden-query")
+    receiver.reply = _refuse(status)
+    write("a.md")
+    deliver()
+    problem = _show(store).describe_problem() or ""
+    assert "http://127.0.0.1:" in problem
+    assert "hidden" not in problem
 
 
 def test_refused_event__becomes_a_dead_letter_that_is_sent_again(
@@ -208,7 +380,7 @@ def test_subscribers__do_not_wait_for_each_other(
     write("a.md", "b.md")
     deliver()
     assert receiver.sequences == [1, 2]
-    assert "http://127.0.0.1:9/hook cannot be reached" in (_show(store, "down").error or "")
+    assert "http://127.0.0.1:9 cannot be reached" in (_show(store, "down").error or "")
 
 
 def test_rotation__signs_by_both_secrets(

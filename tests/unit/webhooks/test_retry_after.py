@@ -1,0 +1,34 @@
+"""What the header `Retry-After` asks for."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from kosmos_rag.webhooks.delivery import read_retry_after
+
+NOW = datetime(2026, 11, 20, 10, 0, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("120", 120),
+        ("999999", 999999),
+        ("1000000", None),
+        ("9" * 5000, None),
+        ("-1", None),
+        ("1.5", None),
+        ("", None),
+        ("soon", None),
+        ("²", None),
+        ("Fri, 20 Nov 2026 10:02:00 GMT", 120),
+        ("Fri, 20 Nov 2026 11:02:00 +0100", 120),
+        ("Fri, 20 Nov 2026 10:02:00 -0000", 120),
+        ("Fri, 20 Nov 2026 09:00:00 GMT", 0),
+        ("Fri, 99 Nov 2026 10:02:00 GMT", None),
+        ("Fri, 20 Nov " + "9" * 5000 + " 10:02:00 GMT", None),
+        ("Fri, 20 Nov 2026 10:02:00 +" + "9" * 30, None),
+    ],
+)
+def test_read_retry_after__takes_seconds_or_a_date(text: str, seconds: int | None) -> None:
+    assert read_retry_after(text, NOW) == seconds
