@@ -106,6 +106,10 @@ MAX_START_S = 60.0
 MAX_FORK_S = 10.0
 MAX_STOP_S = 5.0
 MAX_OPEN_FILES = 64
+CONVERTER_MEMORY_FACTOR = 4
+"""Times `memory_mb` of address space for LibreOffice, which maps 0.7 GB before it opens a file."""
+MAX_CONVERTER_PROCESSES = 128
+"""Threads included; root has no such limit."""
 MAX_DESCRIPTOR = 2**16
 """Where the system sets no limit; a child has a few dozen."""
 CPU_GRACE_S = 5

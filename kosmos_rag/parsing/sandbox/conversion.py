@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -20,8 +20,8 @@ from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import SourceDocument
 from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.office.legacy import LegacyFormat, find_legacy_format, legacy_error
-from kosmos_rag.parsing.sandbox import landlock
-from kosmos_rag.parsing.sandbox.limits import drop_privileges, leave_network, replace_temporary_folder
+from kosmos_rag.parsing.sandbox import landlock, seccomp
+from kosmos_rag.parsing.sandbox.limits import drop_privileges, leave_network, lower_limit, replace_temporary_folder
 
 if TYPE_CHECKING:
     from kosmos_rag.core.config import ParsingSettings
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 _PROGRAM = "soffice"
 _TEMPORARY = Path("/tmp")  # noqa: S108 — a folder of this process alone is there
 _READABLE = (
-    "/usr", "/opt", "/lib", "/lib64", "/bin", "/etc/fonts", "/etc/ld.so.cache", "/etc/libreoffice", "/etc/localtime",
+    "/usr", "/lib", "/lib64", "/bin", "/etc/fonts", "/etc/ld.so.cache", "/etc/libreoffice", "/etc/localtime",
     "/var/cache/fontconfig", "/var/lib/libreoffice", "/var/spool/libreoffice", "/dev/urandom", "/dev/random",
     "/dev/zero", "/proc/self", "/proc/meminfo", "/proc/cpuinfo", "/sys/devices/system", "/sys/fs/cgroup",
 )  # fmt: skip
-_NOT_ISOLATED = 97
-"""Exit code of the process where the system lacks a layer."""
+_MISSING_LAYERS = {97: "namespaces", 98: "Landlock", 99: "seccomp"}
+"""By the exit code of the process that lacks them."""
 _PROFILE = """<?xml version="1.0" encoding="UTF-8"?>
 <oor:items xmlns:oor="http://openoffice.org/2001/registry">
 <item oor:path="/org.openoffice.Office.Common/Security/Scripting"><prop oor:name="DisableMacrosExecution">\
@@ -74,11 +74,11 @@ def _convert(program: str, folder: Path, data: bytes, kind: LegacyFormat, limits
     settings.write_text(_PROFILE)
     code = _run(program, folder, (source.name, kind.target), limits)
     target = source.with_suffix(f".{kind.target}")
-    if code == _NOT_ISOLATED:
+    if missing := _MISSING_LAYERS.get(code):
         raise ParseError(
             "not_isolated",
-            "LibreOffice cannot be kept from network and files here: let containers use namespaces and Landlock, or "
-            "set ingestion.parsing.require_isolation to false",
+            f"LibreOffice cannot be kept from network and files without {missing}: let the container use it, or save "
+            f"the file as {kind.target.upper()}",
         )
     if not target.is_file() or target.is_symlink():
         message = f"LibreOffice does not convert the {kind.name} (exit code {code}); open it there and save it as "
@@ -88,8 +88,9 @@ def _convert(program: str, folder: Path, data: bytes, kind: LegacyFormat, limits
 
 def _run(program: str, folder: Path, arguments: Sequence[str], limits: "ParsingSettings") -> int:
     """Run LibreOffice, and return its exit code. Raises ParseError `timeout`."""
-    required = "required" if limits.require_isolation else "optional"
-    command = (sys.executable, "-m", __name__, required, str(folder), str(limits.cpu_s), program, *arguments)
+    memory_bytes = limits.memory_mb * 2**20 * bounds.CONVERTER_MEMORY_FACTOR
+    bounded = (str(folder), str(limits.cpu_s), str(memory_bytes), program)
+    command = (sys.executable, "-m", __name__, *bounded, *arguments)
     process = subprocess.Popen(  # noqa: S603 — a program of the path, and arguments that no shell reads
         command,
         stdin=subprocess.DEVNULL,
@@ -115,38 +116,54 @@ def _environment() -> Mapping[str, str]:
     return {"PATH": os.environ.get("PATH", os.defpath), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
-def _confine(folder: Path, *, cpu_s: int) -> tuple[Path, bool]:
-    """Keep this process from network and other files.
+def _confine(folder: Path, program: Path, *, cpu_s: int, memory_bytes: int) -> int | None:
+    """Keep this process from network, sockets and other files.
 
-    Returns where it sees the folder, and whether the system has all layers.
+    It sees its folder as that of temporary files, since LibreOffice has its socket there whatever the environment
+    says. Returns the exit code of `_MISSING_LAYERS` where the system lacks one.
     """
-    has_namespaces = leave_network() and replace_temporary_folder(_TEMPORARY, folder)
-    # LibreOffice has its socket there, whatever the environment says.
-    writable = [_TEMPORARY] if has_namespaces else [_TEMPORARY, folder]
-    ruleset = landlock.create_ruleset(map(Path, _READABLE), runnable=True, writable=writable)
+    if not (leave_network() and replace_temporary_folder(_TEMPORARY, folder)):
+        return 97
+    readable = [*map(Path, _READABLE), *_program_folders(program)]
+    ruleset = landlock.create_ruleset(readable, runnable=True, writable=[_TEMPORARY])
+    if ruleset is None:
+        return 98
+    if not seccomp.is_available():
+        return 99
     drop_privileges()
-    if ruleset is not None:
-        landlock.restrict(ruleset)
-        os.close(ruleset)
+    landlock.restrict(ruleset)
+    os.close(ruleset)
+    seccomp.install(seccomp.disconnecting_filter())
     for kind, value in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, bounds.MAX_ARCHIVE_BYTES),
         (resource.RLIMIT_CPU, cpu_s),
+        (resource.RLIMIT_AS, memory_bytes),
+        (resource.RLIMIT_NPROC, bounds.MAX_CONVERTER_PROCESSES),
     ):
-        resource.setrlimit(kind, (value, value))
-    return (_TEMPORARY if has_namespaces else folder), has_namespaces and ruleset is not None
+        lower_limit(kind, value)
+    return None
 
 
-def _become(required: str, folder: str, cpu_s: str, program: str, source: str, target: str) -> None:
-    home, is_isolated = _confine(Path(folder), cpu_s=int(cpu_s))
-    if not is_isolated and required == "required":
-        sys.exit(_NOT_ISOLATED)
+def _program_folders(program: Path) -> Iterator[Path]:
+    """Yield where LibreOffice is installed, if that is not a folder of the system."""
+    yield from Path("/opt").glob("libreoffice*")
+    folder = program.resolve().parent
+    # Its libraries are in `program`, and `share` next to that.
+    yield folder.parent if folder.name == "program" else folder
+
+
+def _become(folder: str, cpu_s: str, memory_bytes: str, program: str, source: str, target: str) -> None:
+    code = _confine(Path(folder), Path(program), cpu_s=int(cpu_s), memory_bytes=int(memory_bytes))
+    if code is not None:
+        sys.exit(code)
     command = (
-        program, f"-env:UserInstallation={(home / 'profile').as_uri()}", "--headless", "--norestore", "--nodefault",
-        "--nolockcheck", "--convert-to", target, "--outdir", str(home), str(home / source),
+        program, f"-env:UserInstallation={(_TEMPORARY / 'profile').as_uri()}", "--headless", "--norestore",
+        "--nodefault", "--nolockcheck", "--convert-to", target, "--outdir", str(_TEMPORARY), str(_TEMPORARY / source),
     )  # fmt: skip
-    os.chdir(home)
-    environment = {"PATH": os.environ["PATH"], "HOME": str(home), "TMPDIR": str(home), "LC_ALL": "C.UTF-8"}
+    os.chdir(_TEMPORARY)
+    home = str(_TEMPORARY)
+    environment = {"PATH": os.environ["PATH"], "HOME": home, "TMPDIR": home, "LC_ALL": "C.UTF-8"}
     os.execve(program, command, environment)  # noqa: S606 — see `_run`
 
 

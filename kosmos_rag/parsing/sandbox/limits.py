@@ -113,18 +113,24 @@ def keep_only(*descriptors: int) -> None:
 
 def limit_resources(*, memory_bytes: int, cpu_s: int) -> None:
     """Limit memory, processor time, open files, file writes and core dumps."""
-    _limit(resource.RLIMIT_CORE, 0)
-    _limit(resource.RLIMIT_FSIZE, 0)
-    _limit(resource.RLIMIT_NOFILE, bounds.MAX_OPEN_FILES)
+    lower_limit(resource.RLIMIT_CORE, 0)
+    lower_limit(resource.RLIMIT_FSIZE, 0)
+    lower_limit(resource.RLIMIT_NOFILE, bounds.MAX_OPEN_FILES)
     # At the soft limit comes SIGXCPU, which shows the reason; at the hard one SIGKILL.
-    _limit(resource.RLIMIT_CPU, cpu_s, grace=bounds.CPU_GRACE_S)
+    lower_limit(resource.RLIMIT_CPU, cpu_s, grace=bounds.CPU_GRACE_S)
     # macOS knows this limit and refuses it.
     with contextlib.suppress(OSError, ValueError):
-        _limit(resource.RLIMIT_AS, memory_bytes)
+        lower_limit(resource.RLIMIT_AS, memory_bytes)
 
 
-def _limit(kind: int, value: int, *, grace: int = 0) -> None:
-    """Lower a limit permanently. The hard limit may be lower already."""
+def lower_limit(kind: int, value: int, *, grace: int = 0) -> None:
+    """Lower a limit permanently. The hard limit may be lower already.
+
+    Args:
+        kind: the limit, `resource.RLIMIT_…`.
+        value: soft limit, in the unit of its kind.
+        grace: what the hard limit has above it.
+    """
     _, hard = resource.getrlimit(kind)
     highest = value + grace if hard == resource.RLIM_INFINITY else min(value + grace, hard)
     resource.setrlimit(kind, (min(value, highest), highest))

@@ -63,7 +63,7 @@ _ARCHITECTURES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 NUMBERS: dict[str, tuple[int | None, int | None]] = {
     # Sockets: the child has the one that it answers on.
     "socket": (41, 198), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201), "accept": (43, 202),
-    "accept4": (288, 242),
+    "accept4": (288, 242), "sendto": (44, 206), "sendmsg": (46, 211), "sendmmsg": (307, 269),
     # Memory and queues that processes share by a number.
     "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "msgget": (68, 186), "semget": (64, 190),
     "mq_open": (240, 180),
@@ -92,6 +92,13 @@ NUMBERS: dict[str, tuple[int | None, int | None]] = {
 """Numbers of system calls on x86_64 and on aarch64 (asm/unistd_64.h, asm-generic/unistd.h)."""
 
 _BY_ARGUMENTS = frozenset({"clone", "clone3", "kill", "tgkill", "prlimit64", "prctl", "landlock_create_ruleset"})
+_ON_CONNECTED_SOCKETS = frozenset({"sendto", "sendmsg", "sendmmsg"})
+"""Reach other sockets by an address; on a connected one the child answers."""
+_FOR_PROGRAMS = frozenset(
+    {"socket", "bind", "listen", "accept", "accept4", "fork", "vfork", "execve", "execveat", "tkill", "shmget", "shmat"}
+    | {"shmctl", "semget", "setpriority"}
+)
+"""What a program needs that starts others, and is harmless without a connection."""
 
 _LIBC: Any = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
@@ -110,7 +117,9 @@ def confining_filter(pid: int) -> bytes:
 
     Signals to itself alone.
     """
-    program = refusing_filter(dict.fromkeys(NUMBERS.keys() - _BY_ARGUMENTS, errno.EPERM) | {"clone3": errno.ENOSYS})
+    program = refusing_filter(
+        dict.fromkeys(NUMBERS.keys() - _BY_ARGUMENTS - _ON_CONNECTED_SOCKETS, errno.EPERM) | {"clone3": errno.ENOSYS}
+    )
     refuse = _instruction(_Operation.RETURN, _Action.ERRNO | errno.EPERM)
     allow = program[-_INSTRUCTION.size :]
     argument = _instruction(_Operation.LOAD_WORD, _Offset.FIRST_ARGUMENT)
@@ -132,6 +141,14 @@ def confining_filter(pid: int) -> bytes:
     rules = [("clone", threads_only), ("kill", itself_only), ("tgkill", itself_only), ("prlimit64", itself_or_zero)]
     by_arguments = b"".join(_for_call(name, body) for name, body in rules)
     return program[: -_INSTRUCTION.size] + by_arguments + allow
+
+
+def disconnecting_filter() -> bytes:
+    """Return a filter for a program that starts others: no connections, other memory, namespaces.
+
+    It may listen on sockets of its own. Nobody else's is reached, wherever its file is.
+    """
+    return refusing_filter(dict.fromkeys(NUMBERS.keys() - _BY_ARGUMENTS - _FOR_PROGRAMS, errno.EPERM))
 
 
 def refusing_filter(calls: Mapping[str, int]) -> bytes:

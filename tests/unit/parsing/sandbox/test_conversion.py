@@ -1,10 +1,13 @@
 """DOC and PPT by LibreOffice, confined; these tests need it on the path."""
 
+import errno
 import io
 import shutil
+import socket
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import docx
@@ -14,8 +17,9 @@ import pytest
 from kosmos_rag.core.config import ParsingSettings
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
+from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.office.encrypted import OLE
-from kosmos_rag.parsing.sandbox import conversion, landlock
+from kosmos_rag.parsing.sandbox import conversion, landlock, seccomp
 from kosmos_rag.parsing.sandbox.client import parse_confined
 
 needs_libreoffice = pytest.mark.skipif(
@@ -124,47 +128,102 @@ def test_convert_legacy__other_files_are_not_converted(monkeypatch: pytest.Monke
     assert conversion.convert_legacy(text, ON) is text
 
 
-SCRIPT = """#!/bin/sh
-cp document.doc copy && cat copy > written
-cat {secret} > stolen
-env > environment
-exit 7
-"""
-
-
-@pytest.mark.skipif(landlock.version() == 0, reason="needs Landlock")
-def test_run__the_process_reaches_only_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program in place of LibreOffice tries to read a secret and the environment."""
-    secret, folder = tmp_path / "secret.txt", tmp_path / "folder"
-    secret.write_text("a secret")
-    folder.mkdir()
-    (folder / "document.doc").write_bytes(b"data")
-    program = folder / "program"
-    program.write_text(SCRIPT.format(secret=secret))
-    program.chmod(0o755)
-    monkeypatch.setenv("KOSMOS_SECRET", "sesame")
-    code = subprocess.run(
-        [sys.executable, "-c", RUN_SCRIPT, str(folder)], check=False, timeout=60, env={"PYTHONPATH": ":".join(sys.path)}
-    ).returncode
-    assert code == 7
-    assert (folder / "written").read_bytes() == b"data"
-    assert (folder / "stolen").read_text() == ""
-    assert "sesame" not in (folder / "environment").read_text()
-
-
-RUN_SCRIPT = """
-import os, subprocess, sys
+SCRIPT = """
+import os, socket, subprocess, sys
 from pathlib import Path
 from kosmos_rag.parsing.sandbox import conversion
-home, isolated = conversion._confine(Path(sys.argv[1]), cpu_s=20)
-os.chdir(home)
-sys.exit(subprocess.run(["/bin/sh", str(home / "program")]).returncode if isolated else 7)
+folder, secret, *addresses = sys.argv[1:]
+assert conversion._confine(Path(folder), Path(folder, "program"), cpu_s=20, memory_bytes=2**31) is None
+os.chdir("/tmp")
+subprocess.run(f"cp document.doc copy && cat copy > written; cat {secret} > stolen; ls {Path(secret).parent} > listed; "
+    "ulimit -u > processes; env > environment", shell=True, executable="/bin/bash")
+for address in addresses:
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        try:
+            if kind == socket.SOCK_STREAM:
+                socket.socket(socket.AF_UNIX, kind).connect(address)
+            else:
+                socket.socket(socket.AF_UNIX, kind).sendto(b"a", address)
+            Path("connected").write_text(address)
+        except OSError as error:
+            with open("refused", "a") as file:
+                file.write(f"{error.errno} ")
+listener = socket.socket(socket.AF_UNIX)
+listener.bind("own")
+listener.listen()
+try:
+    bytearray(2**31)
+except MemoryError:
+    sys.exit(7)
 """
+needs_layers = pytest.mark.skipif(
+    landlock.version() == 0 or not seccomp.is_available(), reason="needs Landlock and seccomp"
+)
+
+
+@pytest.fixture
+def library_folder() -> Iterator[Path]:
+    """Returns a new folder where services have their sockets."""
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="kosmos-rag-", dir="/var/lib"))
+    except PermissionError:
+        pytest.skip("needs the right to write to /var/lib")
+    yield folder
+    shutil.rmtree(folder)
+
+
+@needs_layers
+def test_confine__the_process_reaches_only_its_folder(
+    library_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret, address = library_folder / "secret.txt", library_folder / "socket"
+    secret.write_text("a secret")
+    (tmp_path / "document.doc").write_bytes(b"data")
+    monkeypatch.setenv("KOSMOS_SECRET", "sesame")
+    command = [sys.executable, "-c", SCRIPT, str(tmp_path), str(secret), str(address)]
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(address))
+        listener.listen()
+        code = subprocess.run(command, check=False, timeout=60, env={"PYTHONPATH": ":".join(sys.path)}).returncode
+    assert code == 7
+    assert (tmp_path / "written").read_bytes() == b"data"
+    assert (tmp_path / "stolen").read_text() == (tmp_path / "listed").read_text() == ""
+    assert not (tmp_path / "connected").exists()
+    assert (tmp_path / "refused").read_text().split() == [str(errno.EPERM)] * 2
+    assert int((tmp_path / "processes").read_text()) == bounds.MAX_CONVERTER_PROCESSES
+    assert "sesame" not in (tmp_path / "environment").read_text()
+
+
+def test_program_folders__are_those_of_libreoffice_alone(tmp_path: Path) -> None:
+    program = tmp_path / "office" / "program" / "soffice"
+    program.parent.mkdir(parents=True)
+    program.touch()
+    (tmp_path / "soffice").symlink_to(program)
+    folders = set(conversion._program_folders(tmp_path / "soffice"))
+    assert folders - set(Path("/opt").glob("libreoffice*")) == {tmp_path / "office"}
+    assert Path("/opt") not in folders
 
 
 @needs_libreoffice
-def test_convert_legacy__is_refused_where_isolation_is_required_and_missing(
-    legacy_files: Callable[[str], bytes], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("layer", "name"),
+    [
+        ("leave_network", "namespaces"),
+        ("landlock.create_ruleset", "Landlock"),
+        ("seccomp.is_available", "seccomp"),
+    ],
+)
+@pytest.mark.parametrize("require_isolation", [False, True])
+def test_convert_legacy__is_refused_where_a_layer_is_missing(
+    layer: str, name: str, require_isolation: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(conversion, "_run", lambda *arguments: conversion._NOT_ISOLATED)
-    assert read_error(legacy_files("a.doc")).code == "not_isolated"
+    """The process that becomes LibreOffice lacks the layer."""
+    target = f"kosmos_rag.parsing.sandbox.{layer}" if "." in layer else f"kosmos_rag.parsing.sandbox.limits.{layer}"
+    module, attribute = target.rsplit(".", 1)
+    (tmp_path / "sitecustomize.py").write_text(f"import {module} as layer\nlayer.{attribute} = lambda *a, **k: None\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    settings = ParsingSettings(libreoffice=True, require_isolation=require_isolation)
+    with pytest.raises(ParseError) as refusal:
+        conversion.convert_legacy(SourceDocument(source="a.doc", data=BROKEN_DOC), settings)
+    assert refusal.value.code == "not_isolated"
+    assert f"without {name}" in str(refusal.value)
