@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kosmos_rag.core.errors import ParseError
+from kosmos_rag.core.errors import DISK_FULL, ParseError, first_line, is_disk_full
 from kosmos_rag.core.types import SourceDocument
 from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.office.legacy import LegacyFormat, find_legacy_format, legacy_error
@@ -51,8 +51,8 @@ def convert_legacy(document: SourceDocument, limits: "ParsingSettings") -> Sourc
     Others are returned unchanged.
 
     Raises:
-        ParseError: `unsupported` where LibreOffice is not installed, `not_isolated`, `timeout`, `too_large`, or
-            `corrupt` where it does not open the file.
+        ParseError: `unsupported` where LibreOffice is not installed, `not_isolated`, `timeout`, `corrupt` where
+            it does not open the file, `disk_full`, or `unavailable` where the system refuses a file or a process.
     """
     is_wanted = limits.libreoffice and document.media_type is None
     legacy = find_legacy_format(document.data) if is_wanted else None
@@ -61,9 +61,16 @@ def convert_legacy(document: SourceDocument, limits: "ParsingSettings") -> Sourc
     program = shutil.which(_PROGRAM)
     if program is None:
         raise legacy_error(legacy)
-    with tempfile.TemporaryDirectory(prefix="kosmos-rag-") as name:
-        folder = Path(name)
-        return replace(document, data=_convert(program, folder, document.data, legacy, limits))
+    try:
+        # What LibreOffice leaves there must not fail a file that it has converted.
+        with tempfile.TemporaryDirectory(prefix="kosmos-rag-", ignore_cleanup_errors=True) as name:
+            return replace(document, data=_convert(program, Path(name), document.data, legacy, limits))
+    except OSError as error:
+        code = DISK_FULL if is_disk_full(error) else "unavailable"
+        message = (
+            f"this machine cannot run LibreOffice: {error.strerror or first_line(error)}; free space and processes"
+        )
+        raise ParseError(code, message) from error
 
 
 def _convert(program: str, folder: Path, data: bytes, kind: LegacyFormat, limits: "ParsingSettings") -> bytes:
@@ -90,7 +97,7 @@ def _run(program: str, folder: Path, arguments: Sequence[str], limits: "ParsingS
     """Run LibreOffice, and return its exit code. Raises ParseError `timeout`."""
     memory_bytes = limits.memory_mb * 2**20 * bounds.CONVERTER_MEMORY_FACTOR
     bounded = (str(folder), str(limits.cpu_s), str(memory_bytes), program)
-    command = (sys.executable, "-m", __name__, *bounded, *arguments)
+    command = (sys.executable, "-P", "-m", __name__, *bounded, *arguments)
     process = subprocess.Popen(  # noqa: S603 — a program of the path, and arguments that no shell reads
         command,
         stdin=subprocess.DEVNULL,

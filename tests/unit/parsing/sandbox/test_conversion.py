@@ -2,6 +2,7 @@
 
 import errno
 import io
+import os
 import shutil
 import socket
 import subprocess
@@ -227,3 +228,25 @@ def test_convert_legacy__is_refused_where_a_layer_is_missing(
         conversion.convert_legacy(SourceDocument(source="a.doc", data=BROKEN_DOC), settings)
     assert refusal.value.code == "not_isolated"
     assert f"without {name}" in str(refusal.value)
+
+
+@pytest.mark.parametrize(("number", "code"), [(errno.ENOSPC, "disk_full"), (errno.EAGAIN, "unavailable")])
+def test_convert_legacy__an_error_of_the_system_is_a_parse_error(
+    number: int, code: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(shutil, "which", lambda name: sys.executable)
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+    with pytest.raises(ParseError) as refusal:
+        conversion.convert_legacy(SourceDocument(source="a.doc", data=BROKEN_DOC), ON)
+    assert refusal.value.code == code
+    assert os.strerror(number) in str(refusal.value)
+    assert refusal.value.retryable
+
+
+def test_run__imports_nothing_from_the_folder_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "kosmos_rag.py").write_text("open('imported', 'w').close()")
+    conversion._run("/bin/true", tmp_path, ("document.doc", "docx"), ON)
+    assert not (tmp_path / "imported").exists()
