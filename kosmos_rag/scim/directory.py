@@ -2,11 +2,13 @@
 
 import psycopg
 
+from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.engine.query_hooks import HookContext, Membership, QueryHooks, TenantRef
 from kosmos_rag.scim.names import fold_name
 from kosmos_rag.scim.settings import ScimSettings
 from kosmos_rag.scim.sql import statement
 
+_RESERVED = ("group", "role", "user")
 _REFUSED = Membership(active=False, principals=())
 
 
@@ -46,6 +48,8 @@ class ScimDirectory:
 
 
 def create_query_hooks(context: HookContext) -> QueryHooks:
-    """Create the directory of an engine; none where `scim.enabled` is false."""
+    """Create the directory of an engine; none where `scim.enabled` is false. Raises ConfigError."""
     settings = context.settings.section(ScimSettings)
+    if settings.enabled and (key := context.settings.rag.access.key) in _RESERVED:
+        raise ConfigError(f"rag.access.key is {key!r}, and SCIM has principals of that kind; use another key")
     return QueryHooks(directory=ScimDirectory(settings) if settings.enabled else None)

@@ -14,7 +14,6 @@ from scim2_models import (
     ETag,
     Filter,
     Group,
-    GroupMember,
     InvalidSyntaxException,
     ListResponse,
     Patch,
@@ -29,6 +28,7 @@ from scim2_models import (
 
 from kosmos_rag.apps.http.toolkit.errors import ErrorFormat
 from kosmos_rag.apps.problem_details import Problem
+from kosmos_rag.scim.members import change_members, take_members
 
 Resource = TypeVar("Resource", bound=User[Any] | Group)
 
@@ -42,7 +42,11 @@ LENIENT = ScimPolicy(
 )
 """Entra sends attributes of its own, removes members by a value, and writes to values that do not exist yet."""
 _READ_ONLY = ("id", "meta", "schemas")
+MAX_FILTER = 2000
+"""Most characters of a filter or path: the time to parse them grows faster than they do."""
 _MAX_OPERATIONS = 1000
+_MAX_COPIES = 100
+"""Most operations on attributes other than members: the library copies the resource for each."""
 
 
 def parse_resource(model: type[Resource], body: Any, *, context: Context) -> Resource:
@@ -69,14 +73,34 @@ def apply_patch(model: type[Resource], resource: Resource, body: Any) -> Resourc
     operations = request.get("Operations")
     if not isinstance(operations, list) or not 0 < len(operations) <= _MAX_OPERATIONS:
         raise InvalidSyntaxException(detail=f"Operations is missing; send 1 to {_MAX_OPERATIONS}")
-    request["Operations"] = [_simplify(operation) for operation in operations]
-    if isinstance(resource, Group) and resource.members:
-        # Compared with those of the request, which have the id alone.
-        resource.members = [GroupMember.model_validate({"value": member.value}) for member in resource.members]
+    rest = [_simplify(_check_operation(operation)) for operation in operations]
+    if isinstance(resource, Group):
+        parts = [take_members(operation) for operation in rest]
+        change_members(resource, [members for members, _ in parts if members is not None])
+        rest = [other for _, other in parts if other is not None]
+    if len(rest) > _MAX_COPIES:
+        raise InvalidSyntaxException(detail=f"{len(rest)} operations change attributes; send up to {_MAX_COPIES}")
+    if rest:
+        _patch_attributes(model, resource, request | {"Operations": rest})
+    return resource
+
+
+def _patch_attributes(model: type[Resource], resource: Resource, request: dict[str, Any]) -> None:
+    members = resource.members if isinstance(resource, Group) else None
+    if isinstance(resource, Group):
+        resource.members = None  # or they are copied for each operation
     with LENIENT:
         patch: Any = PatchOp[model].model_validate(request, scim_ctx=Context.RESOURCE_PATCH_REQUEST)  # type: ignore[valid-type]
         patch.patch(resource)
-    return resource
+    if isinstance(resource, Group):
+        resource.members = members
+
+
+def _check_operation(operation: Any) -> Mapping[str, Any]:
+    path = _require_object(operation).get("path")
+    if path is not None and (not isinstance(path, str) or len(path) > MAX_FILTER):
+        raise InvalidSyntaxException(detail=f"a path is no text of up to {MAX_FILTER} characters")
+    return cast("Mapping[str, Any]", operation)
 
 
 def parse_selection(model: type[Any], attributes: str | None, excluded: str | None) -> ResponseParameters[Any] | None:
@@ -165,28 +189,16 @@ def _scim_status(status: int) -> int:
 
 def _require_object(body: Any) -> Mapping[str, Any]:
     if not isinstance(body, dict):
-        raise InvalidSyntaxException(detail="the body is no JSON object")
+        raise InvalidSyntaxException(detail="the body or an operation is no JSON object")
     return body
 
 
-def _simplify(operation: Any) -> Any:
-    """Return an operation without read-only keys, and with members by id alone."""
-    if not isinstance(operation, dict) or "value" not in operation:
+def _simplify(operation: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an operation without read-only keys."""
+    value = operation.get("value")
+    if operation.get("path") or not isinstance(value, dict):
         return operation
-    value, path = operation["value"], str(operation.get("path") or "")
-    if path.casefold() == "members":
-        value = _keep_ids(value)
-    elif not path and isinstance(value, dict):
-        writable = {key: entry for key, entry in value.items() if key not in _READ_ONLY}
-        value = {key: _keep_ids(entry) if key.casefold() == "members" else entry for key, entry in writable.items()}
-    return {**operation, "value": value}
-
-
-def _keep_ids(members: Any) -> Any:
-    entries = members if isinstance(members, list) else [members]
-    if not all(isinstance(entry, dict) for entry in entries):
-        return members
-    return [{"value": entry.get("value")} for entry in entries]
+    return {**operation, "value": {key: entry for key, entry in value.items() if key not in _READ_ONLY}}
 
 
 ERROR_FORMAT = ErrorFormat(

@@ -23,8 +23,10 @@ from scim2_models import (
 from kosmos_rag.apps.http.toolkit.dependencies import Administrator, Caller
 from kosmos_rag.apps.http.toolkit.wing import HttpWing
 from kosmos_rag.core.errors import NotFound
+from kosmos_rag.scim.names import check_texts
 from kosmos_rag.scim.protocol import (
     ERROR_FORMAT,
+    MAX_FILTER,
     MEDIA_TYPE,
     apply_patch,
     build_config,
@@ -38,7 +40,6 @@ from kosmos_rag.scim.settings import ScimSettings
 from kosmos_rag.scim.store import EnterpriseAccount, ScimStore
 
 _MODELS: dict[str, type[Any]] = {"Users": EnterpriseAccount, "Groups": Group}
-_MAX_FILTER = 2000
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
@@ -60,7 +61,7 @@ class ScimRoute(APIRoute):
 
 
 router = APIRouter(prefix="/scim/v2", route_class=ScimRoute, include_in_schema=False)
-IfMatch = Annotated[str | None, Header(max_length=100)]
+IfMatch = Annotated[str | None, Header(max_length=MAX_FILTER)]
 
 
 def _select_model(kind: str) -> type[Any]:
@@ -74,8 +75,8 @@ Model = Annotated[type[Any], Depends(_select_model)]
 
 def _select_attributes(
     model: Model,
-    attributes: Annotated[str | None, Query(max_length=_MAX_FILTER)] = None,
-    excluded: Annotated[str | None, Query(alias="excludedAttributes", max_length=_MAX_FILTER)] = None,
+    attributes: Annotated[str | None, Query(max_length=MAX_FILTER)] = None,
+    excluded: Annotated[str | None, Query(alias="excludedAttributes", max_length=MAX_FILTER)] = None,
     entra: Annotated[str | None, Query(alias="aadOptscim062020")] = None,  # noqa: ARG001 — a switch of Entra itself
 ) -> ResponseParameters[Any] | None:
     return parse_selection(model, attributes, excluded)
@@ -92,9 +93,11 @@ def _open(caller: Caller, request: Request) -> ScimStore:
 
 async def _read_body(request: Request) -> Any:
     try:
-        return await request.json()
+        body = await request.json()
     except (ValueError, RecursionError):
         raise InvalidSyntaxException(detail="the body is no JSON") from None
+    check_texts(body)
+    return body
 
 
 def _answer(resource: Any, context: Context, status: int, selection: ResponseParameters[Any] | None) -> Response:
@@ -134,7 +137,7 @@ async def find(
     model: Model,
     caller: Administrator,
     selection: Selected,
-    condition: Annotated[str | None, Query(alias="filter", max_length=_MAX_FILTER)] = None,
+    condition: Annotated[str | None, Query(alias="filter", max_length=MAX_FILTER)] = None,
     start: Annotated[int, Query(alias="startIndex")] = 1,
     count: Annotated[int | None, Query()] = None,
 ) -> Response:
@@ -198,9 +201,11 @@ async def patch(
 
 
 @router.delete("/{kind}/{resource_id}", status_code=204)
-async def delete(request: Request, resource_id: str, model: Model, caller: Administrator) -> None:
+async def delete(
+    request: Request, resource_id: str, model: Model, caller: Administrator, if_match: IfMatch = None
+) -> None:
     """Delete a user with its memberships, or a group."""
-    await caller.run(_open(caller, request).delete, model, resource_id)
+    await caller.run(_open(caller, request).delete, model, resource_id, if_match)
 
 
 HTTP = HttpWing(routers=(router,), error_format=ERROR_FORMAT)

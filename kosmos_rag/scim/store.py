@@ -27,7 +27,7 @@ from scim2_models.path import CompareOperator, Comparison
 
 from kosmos_rag.core.types import is_text
 from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.scim.names import fold_name
+from kosmos_rag.scim.names import check_texts, fold_name
 from kosmos_rag.scim.sql import statement
 
 EnterpriseAccount = User[EnterpriseUser]
@@ -90,13 +90,12 @@ class ScimStore:
         """Change a user or group, and return it as it is stored.
 
         Args:
-            etag: The version that it must have; None for any.
+            etag: The versions that it may have, separated by commas; None or * for any.
             apply: Returns the resource after the change.
         """
         with self._tenant.sessions.write() as connection:
             current = self._read(connection, model, _parse_id(resource_id), query="lock_resource")
-            if etag not in (None, "*", current.meta.version if current.meta else None):
-                raise PreconditionFailedException(detail="the resource has another version; read it again")
+            _check_version(current, etag)
             active = getattr(current, "active", None)
             changed = _with_active(apply(current), default=active is not False)
             values = {**self._columns(changed), "id": _parse_id(resource_id)}
@@ -106,12 +105,12 @@ class ScimStore:
                     self._set_members(connection, values["id"], changed)
             return self._read(connection, model, values["id"])
 
-    def delete(self, model: type[Resource], resource_id: str) -> None:
-        """Delete a user with its memberships, or a group."""
+    def delete(self, model: type[Resource], resource_id: str, etag: str | None = None) -> None:
+        """Delete a user with its memberships, or a group. Args: see `change`."""
         values = {**self._scope(model), "id": _parse_id(resource_id)}
         with self._tenant.sessions.write() as connection:
-            if connection.execute(statement("delete_resource"), values).fetchone() is None:
-                raise _not_found(resource_id)
+            _check_version(self._read(connection, model, values["id"], query="lock_resource"), etag)
+            connection.execute(statement("delete_resource"), values)
 
     def find(self, model: type[Resource], text: str | None) -> list[Resource]:
         """Return the users or groups that a filter matches, the oldest first.
@@ -120,6 +119,7 @@ class ScimStore:
         """
         condition = None if text is None else ScimFilter[model](text)  # type: ignore[valid-type]
         keys = _index_values(condition)
+        check_texts(keys)
         values = {**self._scope(model), "name_key": None, "external_id": None, **keys}
         with self._tenant.sessions.write() as connection:
             with connection.cursor(row_factory=class_row(StoredResource)) as cursor:
@@ -184,6 +184,7 @@ class ScimStore:
         content = resource.model_dump(scim_ctx=Context.DEFAULT)
         for key in ("id", "meta", "password", "members" if is_group else "groups"):
             content.pop(key, None)
+        check_texts(content)  # of filters in paths too, whose values a change may write
         return {
             **self._scope(type(resource)),
             "name": name,
@@ -206,6 +207,12 @@ def _refuse_conflicts(name: str) -> Iterator[None]:
         raise InvalidValueException(
             detail="a member is no user of this tenant any more; read the group again"
         ) from None
+
+
+def _check_version(resource: User[Any] | Group, etag: str | None) -> None:
+    allowed = None if etag is None else {version.strip() for version in etag.split(",")}
+    if allowed is not None and "*" not in allowed and (resource.meta and resource.meta.version) not in allowed:
+        raise PreconditionFailedException(detail="the resource has another version; read it again")
 
 
 def _with_active(resource: Resource, *, default: bool) -> Resource:

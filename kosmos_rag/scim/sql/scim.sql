@@ -28,7 +28,7 @@ UPDATE kosmos.scim_resources r
  WHERE r.tenant_id = %(tenant_id)s AND r.kind = %(kind)s AND r.id = %(id)s
 
 -- name: delete_resource
-DELETE FROM kosmos.scim_resources r WHERE r.tenant_id = %(tenant_id)s AND r.kind = %(kind)s AND r.id = %(id)s RETURNING r.id
+DELETE FROM kosmos.scim_resources r WHERE r.tenant_id = %(tenant_id)s AND r.kind = %(kind)s AND r.id = %(id)s
 
 -- name: list_resources
 -- All of a kind, or those of one name or external id.

@@ -1,13 +1,19 @@
 """Users and groups by the requests that Entra, Okta and Keycloak document, and what they change for questions."""
 
+import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
+from scim2_models import Group, GroupMember, UniquenessException
 
 from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.scim.protocol import apply_patch
+from kosmos_rag.scim.store import EnterpriseAccount, ScimStore
 from tests.integration.apps.http.serving import Running, Signer, serving, with_tokens
 from tests.integration.variants import changed
 
@@ -344,6 +350,79 @@ def test_resources__are_of_one_tenant_and_for_administrators(served: Running, cl
         with served.client(credentials) as reader:
             response = reader.get("/scim/v2/Users")
             assert (response.status_code, response.json()["schemas"]) == (status, [ERROR])
+
+
+def test_etag__is_one_of_a_list_and_heeded_by_delete(client: httpx.Client) -> None:
+    ann = _create(client, OKTA_USER)
+    change = {"op": "replace", "path": "displayName", "value": "A"}
+    assert _patch(client, f"Users/{ann}", change, headers={"if-match": 'W/"1", W/"9"'}).status_code == 200
+    for etag, status in (('W/"1", W/"9"', 412), ('W/"1"', 412), ('W/"9", W/"2"', 204)):
+        assert client.delete(f"/scim/v2/Users/{ann}", headers={"if-match": etag}).status_code == status, etag
+
+
+@pytest.mark.parametrize("text", ["a\u0000b", "a\ud800b"])
+def test_text_that_cannot_be_stored__is_refused(client: httpx.Client, text: str) -> None:
+    ann = _create(client, OKTA_USER)
+    quoted = json.dumps(text)
+    for user in ({"title": text}, {"name": {"familyName": text}}, {"emails": [{"value": text}]}, {text: 1}):
+        response = client.post("/scim/v2/Users", content=json.dumps(OKTA_USER | {"userName": "bob"} | user))
+        assert (response.status_code, response.json()["scimType"]) == (400, "invalidValue"), user
+    path = f"emails[type eq {quoted}].value"
+    response = _patch(client, f"Users/{ann}", {"op": "add", "path": path, "value": "a@b.org"})
+    assert response.status_code == 400
+    for attribute in ("userName", "externalId"):
+        response = client.get("/scim/v2/Users", params={"filter": f"{attribute} eq {quoted}"})
+        assert response.status_code == 400, attribute
+
+
+def test_patch__has_bounds(client: httpx.Client) -> None:
+    ann = _create(client, OKTA_USER)
+    refused = _patch(client, f"Users/{ann}", {"op": "add", "path": "x" * 2001, "value": "1"})
+    assert (refused.status_code, refused.json()["scimType"]) == (400, "invalidSyntax")
+    renaming = {"op": "replace", "path": "displayName", "value": "HR"}
+    group = _create_group(client, "HR")
+    assert _patch(client, f"Groups/{group}", *[renaming] * 100).status_code == 200
+    assert _patch(client, f"Groups/{group}", *[renaming] * 101).status_code == 400
+
+
+def test_patch__of_many_members_takes_no_time_for_each_of_all() -> None:
+    group = Group(
+        display_name="HR", members=[GroupMember.model_validate({"value": str(number)}) for number in range(2000)]
+    )
+    additions = [{"op": "Add", "path": "members", "value": [{"value": f"a{number}"}]} for number in range(500)]
+    removals = [{"op": "remove", "path": f'members[value eq "{number}"]'} for number in range(500)]
+    rename = {"op": "replace", "value": {"displayName": "HR2", "members": [{"value": "last"}]}}
+    began = time.process_time()
+    apply_patch(Group, group, {"schemas": [PATCH], "Operations": [*additions, *removals]})
+    assert time.process_time() - began < 2.0
+    assert len(group.members or []) == 2000
+    apply_patch(Group, group, {"schemas": [PATCH], "Operations": [rename]})
+    assert (group.display_name, [member.value for member in group.members or []]) == ("HR2", ["last"])
+
+
+@pytest.mark.parametrize("key", ["group", "role", "user"])
+def test_department_key__is_no_kind_of_principal_of_scim(settings: Settings, key: str) -> None:
+    values = {"scim.enabled": True, "rag.access.key": key}
+    with pytest.raises(ConfigError, match=r"rag\.access\.key"):
+        Engine(changed(settings, values), embedder=HashingEmbedder())
+
+
+def test_concurrent_requests__are_refused_as_conflicts(engine: Engine) -> None:
+    store = ScimStore(engine.tenant("acme"), "http://localhost")
+    ann, bob = (store.create(EnterpriseAccount(user_name=name)) for name in ("ann", "bob"))
+
+    def rename(user: EnterpriseAccount) -> EnterpriseAccount:
+        # Another request takes the name after this one has read its user.
+        store.change(EnterpriseAccount, str(bob.id), None, lambda other: _rename(other, "eve"))
+        return _rename(user, "eve")
+
+    with pytest.raises(UniquenessException):
+        store.change(EnterpriseAccount, str(ann.id), None, rename)
+
+
+def _rename(user: EnterpriseAccount, name: str) -> EnterpriseAccount:
+    user.user_name = name
+    return user
 
 
 def test_discovery__describes_the_interface(client: httpx.Client) -> None:
