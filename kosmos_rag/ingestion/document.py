@@ -32,6 +32,7 @@ from kosmos_rag.ingestion.acl import apply_access_policy
 from kosmos_rag.ingestion.chunking import build_chunker
 from kosmos_rag.ingestion.definitions import find_defined_terms
 from kosmos_rag.ingestion.sources.listing import MAX_SOURCE_CHARS, Entry
+from kosmos_rag.ingestion.sources.parts import strip_part
 from kosmos_rag.parsing import OutputLimits, is_small_text, media_types, parse
 from kosmos_rag.parsing.headings import find_plain_headings
 from kosmos_rag.parsing.pdf.ocr import require_ocr
@@ -153,6 +154,15 @@ def document_id(tenant_id: uuid.UUID, collection: str, source: str) -> uuid.UUID
     # The default collection's documents are older than collections, and keep their ids.
     corpus = tenant_id if collection == DEFAULT_COLLECTION else uuid.uuid5(tenant_id, f"\x1f{collection}")
     return uuid.uuid5(corpus, source)
+
+
+def file_id(tenant_id: uuid.UUID, collection: str, source: str) -> uuid.UUID | None:
+    """Return the id that the file of a part has as one document.
+
+    The result is None where the source is no part.
+    """
+    file = strip_part(source)
+    return None if file == source else document_id(tenant_id, collection, file)
 
 
 def declared_language(document: SourceDocument) -> str | None:

@@ -4,7 +4,7 @@ Nothing is parsed or embedded.
 """
 
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import groupby
@@ -15,7 +15,7 @@ from kosmos_rag.core.config.display import one_line, show
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, PermissionReport
 from kosmos_rag.core.types.serialize import Serializable
-from kosmos_rag.ingestion.document import document_id
+from kosmos_rag.ingestion.document import document_id, file_id
 from kosmos_rag.ingestion.permission_feed import MAX_REPORTED_CONTAINERS, read_feed
 from kosmos_rag.ingestion.sources.spec import PermissionFeedSpec
 from kosmos_rag.storage.database import Database
@@ -90,21 +90,37 @@ class PermissionSync:
         }
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             stored = current.load_permissions(connection)
-        plan = _plan(current, stored, acls)
+        plan = _plan(current, stored, acls, _find_files(tenant, collection, stored))
         changed = 0
         for batch in plan.batches():
             before_batch()
             with self._database.worker.transaction_with_events(tenant.id, [EVERYONE]) as (connection, events):
-                unnamed = plan.unnamed.intersection(batch)
-                changed += current.update_permissions(connection, batch, unnamed=unnamed, events=events)
-        with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
-            current.finish(connection, now=datetime.now(UTC))
+                entries = {key: plan.entries[key] for key in batch if key in plan.entries}
+                changed += current.update_permissions(connection, batch, entries=entries, events=events)
+        before_batch()
+        changed += self._finish(tenant, current, plan.unnamed)
         return PermissionReport(
             documents=len(acls),
             changed=changed,
             unnamed=len(plan.unnamed.intersection(stored.documents)),
             unknown_containers=tuple(permissions.unknown_containers()[:MAX_REPORTED_CONTAINERS]),
         )
+
+    def _finish(self, tenant: TenantRef, current: FeedPass, unnamed: Collection[uuid.UUID]) -> int:
+        """End the pass, and return how many parts of files have another acl now.
+
+        Parts that were published since the pass began have the earlier acl of their file. An entry of a file stays
+        while the collection has parts of the file: it decides about the parts that come.
+        """
+        with self._database.worker.transaction_with_events(tenant.id, [EVERYONE]) as (connection, events):
+            stored = current.lock_parts(connection)
+            files = _find_files(tenant, current.collection, stored)
+            acls = _decide_parts(files, {key: acl for key, (_, acl) in stored.feeds.items()})
+            acls = {key: acl for key, acl in acls.items() if stored.documents[key][0] != acl}
+            changed = current.update_permissions(connection, acls, entries={}, events=events) if acls else 0
+            current.delete_unnamed(connection, set(unnamed).difference(files.values()))
+            current.finish(connection, now=datetime.now(UTC))
+        return changed
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,6 +151,8 @@ class _Plan:
     """In the order of writing."""
     unnamed: frozenset[uuid.UUID]
     """Documents that the feed named once and names no more."""
+    entries: Mapping[uuid.UUID, Acl]
+    """Acl of each document that the feed names, or named once. Parts of a file have the entry of the file."""
 
     def batches(self) -> Iterator[dict[uuid.UUID, Acl]]:
         """Yield the changes in batches of about `BATCH_CHUNKS`.
@@ -159,10 +177,33 @@ class _Plan:
             yield batch
 
 
-def _plan(current: FeedPass, stored: StoredPermissions, acls: Mapping[uuid.UUID, tuple[str, Acl]]) -> _Plan:
+def _find_files(tenant: TenantRef, collection: str, stored: StoredPermissions) -> dict[uuid.UUID, uuid.UUID]:
+    """Return the id of the file of each stored part."""
+    files = {key: file_id(tenant.id, collection, source) for key, source in stored.parts.items()}
+    return {key: file for key, file in files.items() if file is not None}
+
+
+def _decide_parts(files: Mapping[uuid.UUID, uuid.UUID], entries: Mapping[uuid.UUID, Acl]) -> dict[uuid.UUID, Acl]:
+    """Return the acl of each part whose file has an entry.
+
+    The publication of a part decides in the same way.
+    """
+    return {part: entries[file] for part, file in files.items() if file in entries}
+
+
+def _plan(
+    current: FeedPass,
+    stored: StoredPermissions,
+    acls: Mapping[uuid.UUID, tuple[str, Acl]],
+    files: Mapping[uuid.UUID, uuid.UUID],
+) -> _Plan:
     """Compare the feed with the stored permissions.
 
     Raises RequestError if a document belongs to another feed.
+
+    Args:
+        acls: name and acl of the documents of the feed.
+        files: id of the file of each stored part.
     """
     for key, (source, _) in acls.items():
         feed, feed_acl = stored.feeds.get(key, (current.feed, NOBODY))
@@ -170,14 +211,15 @@ def _plan(current: FeedPass, stored: StoredPermissions, acls: Mapping[uuid.UUID,
             message = f"the document {show(source)} is in the permission feed {feed} too; a document has one feed: "
             raise RequestError(one_line(f"{message}take it out of {feed} and sync that first. Nothing was changed"))
     unnamed = frozenset(key for key, (feed, _) in stored.feeds.items() if feed == current.feed and key not in acls)
+    entries = {key: acl for key, (_, acl) in acls.items()} | dict.fromkeys(unnamed, NOBODY)
+    parts = _decide_parts(files, {key: acl for key, (_, acl) in stored.feeds.items()} | entries)
     changes = []
-    for key, after in ({key: acl for key, (_, acl) in acls.items()} | dict.fromkeys(unnamed, NOBODY)).items():
-        ingested = key in stored.documents
+    for key, after in (entries | parts).items():
         before, chunks = stored.documents.get(key, (NOBODY, 0))
-        other_acl = ingested and before != after
-        if stored.feeds.get(key) != (current.feed, after) or other_acl or (key in unnamed and not ingested):
+        other_acl = key in stored.documents and before != after
+        if other_acl or (key in entries and stored.feeds.get(key) != (current.feed, entries[key])):
             changes.append(_Change(id=key, before=before, after=after, size=max(1, chunks)))
-    return _Plan(changes=sorted(changes, key=lambda change: change.order), unnamed=unnamed)
+    return _Plan(changes=sorted(changes, key=lambda change: change.order), unnamed=unnamed, entries=entries)
 
 
 def list_unreadable(

@@ -27,7 +27,7 @@ from kosmos_rag.core.telemetry.metrics import (
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import EVERYONE, Outcome, Space
 from kosmos_rag.ingestion.discovery import PendingDocument
-from kosmos_rag.ingestion.document import ChunkedDocument, content_hash, version_id
+from kosmos_rag.ingestion.document import ChunkedDocument, content_hash, file_id, version_id
 from kosmos_rag.ingestion.embedding import TextVectors
 from kosmos_rag.ingestion.state import load_preset
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
@@ -224,7 +224,7 @@ class Publisher:
             else:
                 self._embed(batch)
             prepared = [
-                (_prepare(document, vectors.select(start, end)), vectors.count_reused(start, end))
+                (_prepare(batch, document, vectors.select(start, end)), vectors.count_reused(start, end))
                 for document, start, end in batch.spans()
             ]
             with self._telemetry.time_stage(INGESTION_STAGE_SECONDS, "write"):
@@ -291,7 +291,7 @@ class Publisher:
             refused = IngestionError("text_refused", f"the embedding model refused {document.source.source}: {error}")
             return PublishResult(document=document, outcome=None, error=refused, reused=0)
         reused = batch.vectors.count_reused(start, end)
-        prepared = _prepare(document, batch.vectors.select(start, end))
+        prepared = _prepare(batch, document, batch.vectors.select(start, end))
         try:
             with (
                 self._telemetry.time_stage(INGESTION_STAGE_SECONDS, "write"),
@@ -324,10 +324,11 @@ def _result(document: ChunkedDocument, completion: Completion | None, reused: in
     return PublishResult(document=document, outcome=None, error=IngestionError("lease_lost", message), reused=reused)
 
 
-def _prepare(document: ChunkedDocument, vectors: Mapping[uuid.UUID, Vectors]) -> PreparedDocument:
+def _prepare(batch: _Batch, document: ChunkedDocument, vectors: Mapping[uuid.UUID, Vectors]) -> PreparedDocument:
     source = document.source
     return PreparedDocument(
         id=document.id,
+        file_id=file_id(batch.tenant.id, batch.collection, source.source),
         version_id=version_id(document),
         source=source.source,
         title=document.title,

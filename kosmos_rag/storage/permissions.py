@@ -9,14 +9,14 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Self
+from typing import LiteralString, Self
 
 import psycopg
 
 from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.core.types import EventType
 from kosmos_rag.storage import lexical_statistics
-from kosmos_rag.storage.binary import array, array_literal, batches
+from kosmos_rag.storage.binary import Array, array, array_literal, batches
 from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.filter_terms import replace_filter_terms
 from kosmos_rag.storage.lexical_statistics import Acl, CollectionStatistics, Move
@@ -38,6 +38,8 @@ class StoredPermissions:
     """Feed and acl by document, also of documents that are not ingested yet."""
     documents: Mapping[uuid.UUID, tuple[Acl, int]]
     """Acl and number of chunks of the ingested documents."""
+    parts: Mapping[uuid.UUID, str]
+    """Names of those of them that may be parts of a file."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -84,16 +86,35 @@ class FeedPass:
 
     def load_permissions(self, connection: psycopg.Connection) -> StoredPermissions:
         """Read the permissions and the documents of the collection."""
+        return self._load(connection, statement("acls_of_collection"))
+
+    def lock_parts(self, connection: psycopg.Connection) -> StoredPermissions:
+        """Read the permissions, and the documents that may be parts of a file.
+
+        Nobody publishes into the collection until the caller's transaction ends. Raises IngestionError with the code
+        `superseded` if a later pass of the feed has started.
+        """
+        lexical_statistics.lock_collection(connection, self._scope)
+        self._require_latest(connection)
+        return self._load(connection, statement("acls_of_parts"))
+
+    def delete_unnamed(self, connection: psycopg.Connection, document_ids: Collection[uuid.UUID]) -> None:
+        """Delete the permissions of documents that neither the feed nor the collection has.
+
+        Call it after `lock_parts`.
+        """
+        if document_ids:
+            values = {**self._scope, "document_ids": list(document_ids)}
+            connection.execute(statement("delete_unnamed_permissions"), values)
+
+    def _load(self, connection: psycopg.Connection, documents: LiteralString) -> StoredPermissions:
         cursor = connection.cursor(binary=True)
+        feeds = cursor.execute(statement("permissions_of_collection"), self._scope).fetchall()
+        rows = cursor.execute(documents, self._scope).fetchall()
         return StoredPermissions(
-            feeds={
-                key: (feed, tuple(acl))
-                for key, feed, acl in cursor.execute(statement("permissions_of_collection"), self._scope).fetchall()
-            },
-            documents={
-                key: (tuple(acl), chunks)
-                for key, acl, chunks in cursor.execute(statement("acls_of_collection"), self._scope).fetchall()
-            },
+            feeds={key: (feed, tuple(acl)) for key, feed, acl in feeds},
+            documents={key: (tuple(acl), chunks) for key, acl, chunks, _ in rows},
+            parts={key: source for key, _, _, source in rows if source is not None},
         )
 
     def update_permissions(
@@ -101,7 +122,7 @@ class FeedPass:
         connection: psycopg.Connection,
         acls: Mapping[uuid.UUID, Acl],
         *,
-        unnamed: Collection[uuid.UUID],
+        entries: Mapping[uuid.UUID, Acl],
         events: EventBuffer,
     ) -> int:
         """Write the permissions of a batch in the caller's transaction.
@@ -113,7 +134,7 @@ class FeedPass:
         Args:
             connection: connection of the worker role, with the tenant set.
             acls: acl by document, also of documents that are not ingested yet.
-            unnamed: those of them that the feed does not name any more; without a document their rows are deleted.
+            entries: what the feed says of documents; of other documents of the batch it says nothing.
             events: gets an event of each document with another acl.
 
         Raises:
@@ -124,15 +145,8 @@ class FeedPass:
         # Without them the tenant was erased meanwhile, and the feed with it.
         self._require_latest(connection)
         assert statistics is not None, "a feed has a collection"
-        literals = {acl: array_literal(acl) for acl in set(acls.values())}
-        values = {
-            **scope,
-            "document_ids": array(connection, "uuid", list(acls)),
-            "acls": array(connection, "text", [literals[acl] for acl in acls.values()]),
-        }
-        connection.execute(statement("upsert_permissions"), values)
-        if unnamed:
-            connection.execute(statement("delete_unnamed_permissions"), {**scope, "document_ids": list(unnamed)})
+        connection.execute(statement("upsert_permissions"), {**scope, **_columns(connection, entries)})
+        values = {**scope, **_columns(connection, acls)}
         rows = connection.execute(statement("documents_with_other_acl"), values).fetchall()
         if rows:
             batch = list(acls.items())
@@ -199,3 +213,11 @@ class FeedPass:
             connection.execute(statement("update_unsegmented_acls"), values)
             connection.execute(statement("update_embedding_acls"), values)
         lexical_statistics.move_counts(connection, scope, statistics, counts, moves)
+
+
+def _columns(connection: psycopg.Connection, acls: Mapping[uuid.UUID, Acl]) -> dict[str, Array]:
+    literals = {acl: array_literal(acl) for acl in set(acls.values())}
+    return {
+        "document_ids": array(connection, "uuid", list(acls)),
+        "acls": array(connection, "text", [literals[acl] for acl in acls.values()]),
+    }

@@ -66,6 +66,8 @@ class PreparedDocument:
     notes: Sequence[Note] = ()
     source_etag: str | None = None
     """The entity tag that the source gave: an equal one means unchanged content."""
+    file_id: uuid.UUID | None = None
+    """Id that the whole file has as a document, for a part of one: a permission feed that names the file decides."""
 
 
 def text_hash(text: str) -> uuid.UUID:
@@ -192,11 +194,13 @@ def _lock(connection: psycopg.Connection, scope: dict[str, Any], documents: Sequ
     writes under the lock on the collection.
     """
     values = {**scope, "document_ids": [document.id for document in documents]}
+    file_ids = [document.file_id for document in documents if document.file_id is not None]
+    keys = {**scope, "document_ids": [*values["document_ids"], *file_ids]}
     statistics = lexical_statistics.send_lock(connection, scope)
     spaces = connection.execute(statement("lock_spaces"), scope)
     live = connection.execute(statement("live_space_id"), scope)
     versions = connection.execute(statement("versions_of_documents"), values)
-    permissions = connection.execute(statement("permissions_of_documents"), values)
+    permissions = connection.execute(statement("permissions_of_documents"), keys)
     connection.execute(statement("discard_plans"))
     locked = lexical_statistics.read_lock(statistics)
     if locked is None:
@@ -206,7 +210,6 @@ def _lock(connection: psycopg.Connection, scope: dict[str, Any], documents: Sequ
     (live_space_id,) = live.fetchone() or (None,)
     previous = versions.fetchall()
     feed_acls = {key: tuple(acl) for key, acl in permissions.fetchall()}
-    own_acls = {document.id: NOBODY if document.acl == (PERMISSION_FEED,) else document.acl for document in documents}
     version_ids = [version_id for version_id, _, _ in previous]
     return _LockedState(
         statistics=locked,
@@ -214,8 +217,18 @@ def _lock(connection: psycopg.Connection, scope: dict[str, Any], documents: Sequ
         live_space_id=live_space_id,
         removed=lexical_statistics.count_removed(connection, scope["tenant_id"], version_ids),
         numbers=Counter({document_id: number for _, document_id, number in previous}),
-        acls={key: feed_acls.get(key, acl) for key, acl in own_acls.items()},
+        acls={document.id: _decide_acl(document, feed_acls) for document in documents},
     )
+
+
+def _decide_acl(document: PreparedDocument, feed_acls: Mapping[uuid.UUID, Acl]) -> Acl:
+    """Return the acl of a document.
+
+    It is the entry of its file in a feed, else its own entry, else its own acl.
+    """
+    own_acl = NOBODY if document.acl == (PERMISSION_FEED,) else document.acl
+    acl = feed_acls.get(document.id, own_acl)
+    return acl if document.file_id is None else feed_acls.get(document.file_id, acl)
 
 
 def _pivot(

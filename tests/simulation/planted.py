@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -53,9 +54,9 @@ def _open_feed(patch: pytest.MonkeyPatch) -> None:
     """A document that a feed names no more keeps its readers."""
     resolve = permissions._plan
 
-    def plan_named(current: Any, stored: Any, acls: Mapping[Any, Any]) -> Any:
+    def plan_named(current: Any, stored: StoredPermissions, acls: Mapping[Any, Any], files: Any) -> Any:
         feeds = {key: feed for key, feed in stored.feeds.items() if key in acls}
-        return resolve(current, StoredPermissions(feeds=feeds, documents=stored.documents), acls)
+        return resolve(current, replace(stored, feeds=feeds), acls, files)
 
     patch.setattr(permissions, "_plan", plan_named)
 

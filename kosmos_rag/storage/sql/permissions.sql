@@ -24,11 +24,19 @@ UPDATE kosmos.permission_feeds
 DELETE FROM kosmos.permission_feeds WHERE tenant_id = %(tenant_id)s AND collection = %(collection)s
 
 -- name: acls_of_collection
-SELECT d.id, d.acl, v.chunks
+-- With the names of those that may be parts of a file.
+SELECT d.id, d.acl, v.chunks, CASE WHEN d.source ~ '#part-[1-9][0-9]{0,8}$' THEN d.source END
   FROM kosmos.documents d
   JOIN kosmos.document_versions v
     ON v.tenant_id = %(tenant_id)s AND v.tenant_id = d.tenant_id AND v.document_id = d.id AND v.number = d.version
  WHERE d.tenant_id = %(tenant_id)s AND d.collection = %(collection)s
+
+-- name: acls_of_parts
+SELECT d.id, d.acl, v.chunks, d.source
+  FROM kosmos.documents d
+  JOIN kosmos.document_versions v
+    ON v.tenant_id = %(tenant_id)s AND v.tenant_id = d.tenant_id AND v.document_id = d.id AND v.number = d.version
+ WHERE d.tenant_id = %(tenant_id)s AND d.collection = %(collection)s AND d.source ~ '#part-[1-9][0-9]{0,8}$'
 
 -- name: permissions_of_collection
 SELECT p.document_id, p.feed, p.acl

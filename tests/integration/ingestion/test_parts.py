@@ -1,13 +1,17 @@
 """Large files of rows from end to end: parts as documents that come and go with the file."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.types import EVERYONE, PERMISSION_FEED, PermissionReport
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage.permissions import FeedPass, StoredPermissions
 
 
 def build_table(rows: int) -> str:
@@ -18,11 +22,44 @@ def build_table(rows: int) -> str:
 
 
 @pytest.fixture
-def scope(settings: Settings, tenant_name: str) -> Iterator[Tenant]:
+def opened(settings: Settings) -> Iterator[Engine]:
+    """An engine with one megabyte of text for a document."""
     parsing = settings.ingestion.parsing.model_copy(update={"text_mb": 1})
     ingestion = settings.ingestion.model_copy(update={"parsing": parsing})
     with Engine(settings.model_copy(update={"ingestion": ingestion}), embedder=HashingEmbedder()) as engine:
-        yield engine.tenant(tenant_name)
+        yield engine
+
+
+@pytest.fixture
+def scope(opened: Engine, tenant_name: str) -> Tenant:
+    return opened.tenant(tenant_name)
+
+
+@pytest.fixture
+def sync(scope: Tenant, tmp_path: Path) -> Callable[..., PermissionReport]:
+    """Run a pass of a feed that gives documents their readers; a page keeps the feed from being empty."""
+
+    def run_pass(**readers: Sequence[str]) -> PermissionReport:
+        path = tmp_path / "feed.jsonl"
+        names = {"page": ["ann"], **{f"{name}.csv": principals for name, principals in readers.items()}}
+        rows = [{"document": name, "principals": list(principals)} for name, principals in names.items()]
+        path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        return scope.sync_permissions({"kind": "json_lines", "name": "drive", "path": str(path)})
+
+    return run_pass
+
+
+@pytest.fixture
+def list_for(opened: Engine, tenant_name: str) -> Callable[[str], list[str]]:
+    """Return what a reader lists; a search finds the same documents."""
+
+    def list_and_search(principal: str) -> list[str]:
+        reader = opened.tenant(tenant_name, principals=(principal, EVERYONE))
+        names = list_parts(reader)
+        assert sorted({hit.source for hit in reader.search("chair", 1_000).hits}) == names
+        return names
+
+    return list_and_search
 
 
 def list_parts(scope: Tenant) -> list[str]:
@@ -99,3 +136,65 @@ def test_erase__the_parts_of_a_file_go_with_its_name(scope: Tenant) -> None:
     scope.ingest([SourceDocument(source="orders.csv", data=build_table(600).encode())])
     assert scope.erase(source="orders.csv").erased["documents"] == 3
     assert list_parts(scope) == []
+
+
+@pytest.mark.parametrize("own_acl", [(EVERYONE,), (PERMISSION_FEED,)])
+def test_feed__decides_for_the_parts_of_a_file_that_it_names(
+    scope: Tenant, sync: Callable[..., PermissionReport], list_for: Callable[[str], list[str]], own_acl: tuple[str, ...]
+) -> None:
+    def ingest(rows: int) -> None:
+        scope.ingest([SourceDocument(source="orders.csv", data=build_table(rows).encode(), acl=own_acl)])
+
+    parts = [f"orders.csv#part-{number}" for number in (1, 2, 3, 4)]
+    ingest(3)
+    assert sync(orders=["ann"]).changed == 1
+    ingest(600)
+    assert (list_for("ann"), list_for("ben")) == (parts[:3], [])
+
+    assert sync(orders=["ann", "ben"]).changed == 3
+    assert sync(orders=["ben"]).changed == 3
+    assert sync(orders=["ben"]).changed == 0
+    ingest(900)
+    assert (list_for("ann"), list_for("ben")) == ([], parts)
+
+    report = sync()
+    assert report.changed == 4
+    ingest(901)
+    assert (list_for("ann"), list_for("ben")) == ([], [])
+    assert sync().changed == 0
+
+    assert sync(orders=["ben"]).changed == 4
+    ingest(4)
+    assert (list_for("ann"), list_for("ben")) == ([], ["orders.csv"])
+
+
+def test_feed__that_comes_after_the_division_decides_too(
+    scope: Tenant, sync: Callable[..., PermissionReport], list_for: Callable[[str], list[str]]
+) -> None:
+    scope.ingest([SourceDocument(source="orders.csv", data=build_table(600).encode())])
+    parts = list_parts(scope)
+    assert list_for("ben") == parts
+    assert sync(orders=["ann"]).changed == 3
+    assert (list_for("ann"), list_for("ben")) == (parts, [])
+
+
+def test_feed__decides_for_parts_that_are_published_while_a_pass_runs(
+    scope: Tenant,
+    sync: Callable[..., PermissionReport],
+    list_for: Callable[[str], list[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sync(orders=["ann"])
+    load = FeedPass.load_permissions
+
+    def load_and_publish(current: FeedPass, connection: psycopg.Connection) -> StoredPermissions:
+        stored = load(current, connection)
+        scope.ingest([SourceDocument(source="orders.csv", data=build_table(600).encode())])
+        return stored
+
+    monkeypatch.setattr(FeedPass, "load_permissions", load_and_publish)
+    sync()
+    monkeypatch.undo()
+    assert (len(scope.sources()), list_for("ann"), list_for("ben")) == (3, [], [])
+    scope.ingest([SourceDocument(source="orders.csv", data=build_table(900).encode())])
+    assert (list_for("ann"), list_for("ben")) == ([], [])

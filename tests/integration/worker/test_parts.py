@@ -1,10 +1,11 @@
 """Large files of rows in passes of a worker: the parts of a file are documents that go with it."""
 
+import json
 from pathlib import Path
 
 import pytest
 
-from kosmos_rag import Settings, Tenant
+from kosmos_rag import Engine, Settings, Tenant
 from tests.integration.worker.working import Work, counts, last_run
 
 pytestmark = pytest.mark.emptied_database
@@ -72,3 +73,34 @@ def test_parts__a_file_that_cannot_be_read_keeps_them(scope: Tenant, work: Work,
     scope.jobs.enqueue(folder)
     work()
     assert list_sources(scope) == [f"kb/orders.csv#part-{number}" for number in (1, 2, 3)]
+
+
+def test_parts__have_the_readers_that_the_feed_of_their_source_names_for_the_file(
+    engine: Engine, scope: Tenant, work: Work, tmp_path: Path
+) -> None:
+    folder, feed = tmp_path / "kb", tmp_path / "feed.jsonl"
+    folder.mkdir()
+    spec = {
+        "kind": "folder", "path": str(folder), "root": "kb",
+        "permissions": {"kind": "json_lines", "name": "drive", "path": str(feed)},
+    }  # fmt: skip
+
+    def run_passes(rows: int, *readers: str) -> dict[str, list[str]]:
+        write_table(folder / "orders.csv", rows)
+        entries = {"kb/page.md": ["ann"], **({"kb/orders.csv": readers} if readers else {})}
+        feed.write_text(
+            "".join(f"{json.dumps({'document': name, 'principals': [*names]})}\n" for name, names in entries.items())
+        )
+        scope.jobs.enqueue(spec)
+        work()
+        return {name: list_sources(engine.tenant(scope.name, principals=(name,))) for name in ("ann", "ben")}
+
+    parts = [f"kb/orders.csv#part-{number}" for number in (1, 2, 3, 4)]
+    assert run_passes(3, "ann") == {"ann": ["kb/orders.csv"], "ben": []}
+    assert run_passes(600, "ann") == {"ann": parts[:3], "ben": []}
+    assert run_passes(900, "ben") == {"ann": [], "ben": parts}
+    assert run_passes(900) == {"ann": [], "ben": []}
+    assert run_passes(600) == {"ann": [], "ben": []}
+    assert len(scope.sources()) == 3
+    assert run_passes(600, "ann", "ben") == {"ann": parts[:3], "ben": parts[:3]}
+    assert run_passes(3, "ben") == {"ann": [], "ben": ["kb/orders.csv"]}
