@@ -138,6 +138,21 @@ def test_erase__the_parts_of_a_file_go_with_its_name(scope: Tenant) -> None:
     assert list_parts(scope) == []
 
 
+def test_erase__leaves_documents_that_are_no_parts_of_the_named_file(scope: Tenant) -> None:
+    others = ["handbook#part-2-annex.md", "handbook#part-2", "orders.csv#part-0", "orders.csv#part-2.md", "more.csv"]
+    parts = [
+        "orders.csv#part-2",
+        "orders.TSV#part-12",
+        "orders.ndjson#part-1",
+        "orders.jsonl#part-1",
+        "orders.tab#part-3",
+    ]
+    scope.ingest([SourceDocument(source=name, data=b"churn report") for name in ["handbook", *parts, *others]])
+    for source in ("handbook", "orders.csv", "orders.TSV", "orders.n*n", "orders.jsonl", "orders.tab"):
+        assert scope.erase(source=source).erased["documents"] == 1, source
+    assert list_parts(scope) == sorted(others)
+
+
 @pytest.mark.parametrize("own_acl", [(EVERYONE,), (PERMISSION_FEED,)])
 def test_feed__decides_for_the_parts_of_a_file_that_it_names(
     scope: Tenant, sync: Callable[..., PermissionReport], list_for: Callable[[str], list[str]], own_acl: tuple[str, ...]
