@@ -107,7 +107,7 @@ MAX_FORK_S = 10.0
 MAX_STOP_S = 5.0
 MAX_OPEN_FILES = 64
 CONVERTER_MEMORY_FACTOR = 4
-"""Times `memory_mb` of address space for LibreOffice, which maps 0.7 GB before it opens a file."""
+"""Times `memory_mb` of address space for LibreOffice, which maps more than it uses."""
 MAX_CONVERTER_PROCESSES = 128
 """Threads included; root has no such limit."""
 MAX_DESCRIPTOR = 2**16

@@ -82,7 +82,7 @@ ERROR_CODES = {
         "Restore the file, or remove it from its source.",
     ),
     "not_isolated": ErrorCode(
-        "The parser could reach more than it may, and ingestion.parsing.require_isolation is on.",
+        "The parser could reach too much, and ingestion.parsing.require_isolation is on, or the file is DOC or PPT.",
         "Run kosmos-rag doctor on the machine of the worker. It names the missing layer.",
     ),
     "preset_changed": ErrorCode(
