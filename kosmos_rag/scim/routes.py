@@ -23,7 +23,6 @@ from scim2_models import (
 from kosmos_rag.apps.http.toolkit.dependencies import Administrator, Caller
 from kosmos_rag.apps.http.toolkit.wing import HttpWing
 from kosmos_rag.core.errors import NotFound
-from kosmos_rag.scim.names import check_texts
 from kosmos_rag.scim.protocol import (
     ERROR_FORMAT,
     MAX_FILTER,
@@ -38,6 +37,7 @@ from kosmos_rag.scim.protocol import (
 )
 from kosmos_rag.scim.settings import ScimSettings
 from kosmos_rag.scim.store import EnterpriseAccount, ScimStore
+from kosmos_rag.scim.texts import check_texts
 
 _MODELS: dict[str, type[Any]] = {"Users": EnterpriseAccount, "Groups": Group}
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]

@@ -27,8 +27,9 @@ from scim2_models.path import CompareOperator, Comparison
 
 from kosmos_rag.core.types import is_text
 from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.scim.names import check_texts, fold_name
+from kosmos_rag.scim.names import fold_name
 from kosmos_rag.scim.sql import statement
+from kosmos_rag.scim.texts import check_texts
 
 EnterpriseAccount = User[EnterpriseUser]
 Resource = TypeVar("Resource", bound=User[Any] | Group)

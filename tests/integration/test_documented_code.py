@@ -46,8 +46,8 @@ OF_OTHER_TESTS = {
     "docs/keyword.md": "unit/retrieval/keyword/test_documentation.py",
     "docs/openai.md": "integration/openai/test_documentation.py",
 }
-# Blocks that show output, or that other programs read.
-SHOWN = {"text", "mermaid", "cron"}
+# Blocks that show output, or that other programs read. clients/typescript has tests of its own.
+SHOWN = {"text", "mermaid", "cron", "ts"}
 FOREIGN_YAML = {"vector_store_registry", "name"}
 """First keys of LiteLLM's settings and of a workflow of GitHub Actions."""
 
@@ -108,6 +108,8 @@ def test_yaml__is_what_it_says(settings: Settings, tmp_path: Path, monkeypatch: 
     monkeypatch.chdir(tmp_path)
     for name in ("WIKI_URL", "TICKETS_URL"):
         monkeypatch.setenv(name, "sqlite://")
+    monkeypatch.setenv("KOSMOS_SERVICE__OPENID__CLIENT_SECRET", "secret")
+    monkeypatch.setenv("KOSMOS_SERVICE__OPENID__SESSION_SECRET", "0123456789abcdef" * 4)
     monkeypatch.setenv("DOCS_AUTHORIZATION", "Bearer token")
     monkeypatch.setenv("SUPPORT_MAIL_PASSWORD", "secret")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")

@@ -39,6 +39,8 @@ ONLY_ON_CITUS = {
     "cluster isolate": ["--tenant", "default"],
 }
 """Commands that a database without Citus refuses."""
+OF_SUBSCRIBERS = {"webhooks dead-letters": ["cache"], "webhooks redeliver": ["cache"]}
+"""Commands about a subscriber that the tenant does not have."""
 COMMANDS: dict[str, list[str]] = {
     "init": ["rag-config.yaml", "--set", "database.data_dir=postgres", "--set", "service.development.tenant=null"],
     "migrate": [],
@@ -67,6 +69,7 @@ COMMANDS: dict[str, list[str]] = {
     "eval run": ["questions.yaml"],
     "monitor run": [],
     "monitor status": [],
+    "webhooks list": [],
     "backup": ["backup.dump"],
     "restore": ["backup.dump", "--set", "database.data_dir=restored"],
 }
@@ -98,7 +101,7 @@ def test_files_of_deployment__name_the_commands_of_this_test() -> None:
     assert isinstance(root, typer.core.TyperGroup)
     commands = set(_commands(root))
     names = set().union(*(_find_commands(path.read_text(), commands) for path in FILES))
-    expected = {*COMMANDS, *SERVERS, *ONLY_ON_CITUS}
+    expected = {*COMMANDS, *SERVERS, *ONLY_ON_CITUS, *OF_SUBSCRIBERS}
     assert names | MEASURES & commands == expected & commands, "those of a wing are there with the wing alone"
 
 
@@ -222,6 +225,8 @@ def test_image__runs_every_command_of_deployment(image: Environment, folder: Pat
             ids["KEY"] = container.outputs["api-key list"].split()[0]
     for name, arguments in ONLY_ON_CITUS.items():
         container.run(name, arguments, refusal="the extension `citus` is missing")
+    for name, arguments in OF_SUBSCRIBERS.items():
+        container.run(name, arguments, refusal="there is no such subscriber")
     for name, arguments in SERVERS.items():
         container.serve(name, arguments)
     assert container.failures == {}
