@@ -62,7 +62,12 @@ def exporter(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
 
 @pytest.fixture
 def engine(settings: Settings) -> Iterator[Engine]:
-    changes = {"rag.reranking.enabled": True, "rag.reranking.threshold": 0.0, "rag.retrieval.result_cache": 10}
+    changes = {
+        "rag.reranking.enabled": True,
+        "rag.reranking.deadline_ms": 30_000,
+        "rag.reranking.threshold": 0.0,
+        "rag.retrieval.result_cache": 10,
+    }
     with Engine(changed(settings, changes), embedder=HashingEmbedder(), reranker=Lengths()) as opened:
         yield opened
 
