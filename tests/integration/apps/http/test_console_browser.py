@@ -500,10 +500,10 @@ def test_unknown_addresses__are_a_page(browser: "Browser", served: Running) -> N
 def test_signing_in__is_by_a_key_once(browser: "Browser", running: Running) -> None:
     with opened(browser, running) as page:
         page.goto("/documents")
-        assert page.url.endswith("/sign-in")
+        assert page.url.endswith("/sign-in?next=%2Fdocuments")
         page.fill("#credentials", running.key("mine", "read"))
         page.click("text=Sign in >> nth=-1")
-        page.wait_for_selector("text=No documents yet")
+        page.wait_for_selector("text=There are no documents that you may read")
         assert page.evaluate("document.cookie") == ""
         assert page.locator("nav >> text=Inspector").count() == 0
         page.click("text=Sign out")
