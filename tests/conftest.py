@@ -371,7 +371,7 @@ def loaded_settings() -> Settings:
             "rag.chunking.strategy": "paragraph",
             "rag.chunking.min_size": 100,
             # Engines write usage when they close. A thread that meets tenants without documents would log tracebacks
-            # beside other tests, and on Python before 3.11.8 two threads must not parse source at once.
+            # during other tests, and on Python before 3.11.8 two threads must not parse source at once.
             "metering.flush_s": 3600.0,
         }
     )

@@ -1,7 +1,7 @@
 """Keep a database of this release for the tests of upgrades: `python -m tests.releases.keep FOLDER`.
 
-It starts an embedded server in the folder. Two files named by the revision are written beside this module: the
-dump, and what two readers find. Run it on the commit of a release, and never again for that revision.
+It starts an embedded server in the folder. Two files named by the revision are written into the folder of this
+module: the dump, and what two readers find. Run it on the commit of a release, and never again for that revision.
 """
 
 import gzip

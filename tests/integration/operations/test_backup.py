@@ -17,6 +17,7 @@ from kosmos_rag.storage.migrate import REVISION
 from kosmos_rag.storage.provision import APP, WORKER, create_database
 from kosmos_rag.storage.setup import set_up
 from kosmos_rag.storage.tables import metadata
+from tests.integration.operations.filled_tenants import fill, read_hits
 
 PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "restore.md").read_text()
 TABLES = sorted(table.name for table in metadata.sorted_tables)
@@ -61,39 +62,6 @@ def _counts(url: str) -> dict[str, dict[str, int]]:
         }
 
 
-def _fill(settings: Settings) -> None:
-    audited = settings.model_copy(
-        update={
-            "rag": settings.rag.model_copy(update={"audit": settings.rag.audit.model_copy(update={"enabled": True})}),
-            "indexes": settings.indexes.model_copy(update={"unsegmented_chunks": 5, "vector_min_chunks": 10}),
-        }
-    )
-    with Engine(audited, embedder=HashingEmbedder()) as engine:
-        for name, count in (("acme", 30), ("other", 7)):
-            scope = engine.tenant(name)
-            scope.ingest(
-                SourceDocument(
-                    source=f"{name}-{number}",
-                    data=f"The secret of {name} number {number} is churn.".encode(),
-                    acl=("department:board",) if number % 3 == 0 else ("everyone",),
-                )
-                for number in range(count)
-            )
-            scope.indexes.build()
-            scope.search("churn")
-            scope.jobs.enqueue(SourceDocument(source=f"{name}-late", data=b"waits in the queue"))
-
-
-def _read_hits(settings: Settings, *principals: str) -> dict[str, list[str]]:
-    with Engine(settings, embedder=HashingEmbedder()) as engine:
-        return {
-            name: sorted(
-                hit.source for hit in engine.tenant(name, principals=principals).search("secret churn", 100).hits
-            )
-            for name in ("acme", "other")
-        }
-
-
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> DatabaseSettings:
     """A server that has never seen this schema or its roles."""
@@ -116,9 +84,9 @@ def test_backup__restored_on_another_server_keeps_tenants_and_readers_apart(
     settings: Settings, backup: str, elsewhere: DatabaseSettings, tmp_path: Path
 ) -> None:
     admin, copy = settings.database.admin_url or "", elsewhere.admin_url or ""
-    _fill(settings)
+    fill(settings)
     # In this order: questions are usage, which is stored too.
-    result, before = _read_hits(settings, "everyone"), _counts(admin)
+    result, before = read_hits(settings, "everyone"), _counts(admin)
     dump = str(tmp_path / "kosmos.dump")
     outcome = _run("pg_dump", *_options("pg_dump"), f"--dbname={backup}", f"--file={dump}")
     assert (outcome.returncode, outcome.stderr) == (0, "")
@@ -140,9 +108,9 @@ def test_backup__restored_on_another_server_keeps_tenants_and_readers_apart(
     restored = settings.model_copy(update={"database": elsewhere})
     problems = [check.detail for check in diagnose(restored) if check.name.startswith("role") and not check.ok]
     assert problems == []
-    assert _read_hits(restored, "everyone") == result
+    assert read_hits(restored, "everyone") == result
     assert len(result["acme"]) == 20, "what the board may read is not for everyone"
-    assert len(_read_hits(restored, "everyone", "department:board")["acme"]) == 30
+    assert len(read_hits(restored, "everyone", "department:board")["acme"]) == 30
     with psycopg.connect(elsewhere.url) as connection:
         assert connection.execute("SELECT count(*) FROM kosmos.documents").fetchone() == (0,), "no tenant, no rows"
         assert connection.execute("SHOW plan_cache_mode").fetchone() == ("force_custom_plan",)

@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.engine.diagnosis import diagnose
@@ -21,6 +21,7 @@ from kosmos_rag.storage.migrate import REVISION
 from kosmos_rag.storage.provision import APP, WORKER
 from kosmos_rag.storage.setup import set_up
 from kosmos_rag.storage.tables import metadata
+from tests.integration.operations.filled_tenants import fill, read_hits
 from tests.revisions import add_revision
 
 TABLES = sorted(table.name for table in metadata.sorted_tables)
@@ -167,55 +168,23 @@ def _start(folder: Path, provider: Provider) -> Server:
     return Server(settings=settings, provider=server.conninfo("postgres", "kosmos"))
 
 
-def _fill(settings: Settings) -> None:
-    with Engine(settings, embedder=HashingEmbedder()) as engine:
-        for name, count in (("acme", 30), ("other", 7)):
-            scope = engine.tenant(name)
-            scope.ingest(
-                SourceDocument(
-                    source=f"{name}-{number}",
-                    data=f"The secret of {name} number {number} is churn.".encode(),
-                    acl=("department:board",) if number % 3 == 0 else ("everyone",),
-                )
-                for number in range(count)
-            )
-            scope.indexes.build()
-            scope.jobs.enqueue(SourceDocument(source=f"{name}-late", data=b"waits in the queue"))
-
-
-def _read_hits(settings: Settings) -> dict[str, list[str]]:
-    with Engine(settings, embedder=HashingEmbedder()) as engine:
-        return {
-            name: sorted(hit.source for hit in engine.tenant(name).search("secret churn", 100).hits)
-            for name in ("acme", "other")
-        }
-
-
-@pytest.fixture
-def indexed(settings: Settings) -> Settings:
-    """Settings under which a few chunks are worth an index, and questions are recorded."""
-    indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 5, "vector_min_chunks": 10})
-    audited = settings.rag.model_copy(update={"audit": settings.rag.audit.model_copy(update={"enabled": True})})
-    return settings.model_copy(update={"indexes": indexes, "rag": audited})
-
-
 @pytest.mark.parametrize("name", PROVIDERS)
 def test_provider__has_the_whole_life(
-    name: str, indexed: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Migrate, ingest, search, index, check, upgrade and go back, back up, restore elsewhere, erase."""
     source, target = (_start(tmp_path / folder, PROVIDERS[name]) for folder in ("source", "target"))
     assert set_up(source.settings, "0100").after == "0100"
     assert set_up(source.settings).after == REVISION
-    filled = indexed.model_copy(update={"database": source.settings})
-    _fill(filled)
-    hits = _read_hits(filled)
+    filled = settings.model_copy(update={"database": source.settings})
+    fill(filled)
+    hits = read_hits(filled, "everyone")
     assert [len(sources) for sources in hits.values()] == [20, 4]
     _assert_is_healthy(filled)
 
     with monkeypatch.context() as patch:
         assert set_up(source.settings, later := add_revision(tmp_path, patch)).after == later
-        assert _read_hits(filled) == hits
+        assert read_hits(filled, "everyone") == hits
         assert set_up(source.settings, REVISION).after == REVISION
 
     file = tmp_path / "kosmos.dump"
@@ -223,15 +192,15 @@ def test_provider__has_the_whole_life(
     restoration = restore(target.settings, file, verify=True)
     assert (restoration.tenants, len(restoration.tenant_sample)) == (2, 2)
     assert target.read_digests() == source.read_digests()
-    restored = indexed.model_copy(update={"database": target.settings})
-    assert _read_hits(restored) == hits
+    restored = settings.model_copy(update={"database": target.settings})
+    assert read_hits(restored, "everyone") == hits
     _assert_is_healthy(restored)
     with pytest.raises(RequestError, match="the database has 2 tenants"):
         restore(target.settings, file)
 
     with Engine(restored, embedder=HashingEmbedder()) as engine:
         assert engine.tenant("acme").erase_all().erased["documents"] == 30
-    assert [len(sources) for sources in _read_hits(restored).values()] == [0, 4]
+    assert [len(sources) for sources in read_hits(restored, "everyone").values()] == [0, 4]
 
 
 def _assert_is_healthy(settings: Settings) -> None:

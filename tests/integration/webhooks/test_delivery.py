@@ -1,4 +1,4 @@
-"""Delivery to a real endpoint: in order, at least once, with back-off, dead letters and gaps that are told."""
+"""Delivery to a real endpoint: in order, at least once, with back-off, dead letters and gaps that stop it."""
 
 from collections.abc import Callable
 from contextlib import suppress
