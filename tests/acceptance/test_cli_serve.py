@@ -19,6 +19,7 @@ from kosmos_rag import Engine, Settings
 from kosmos_rag.apps.cli.app import app
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.ports import find_free_port
 
 Run = Callable[..., Result]
 
@@ -40,13 +41,6 @@ def kosmos(tmp_path: Path, database: DatabaseSettings) -> Iterator[Run]:
     patch.undo()
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
 def _started(command: list[str]) -> subprocess.Popen[str]:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     return subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment)
@@ -63,7 +57,7 @@ def test_serve__answers_until_it_is_told_to_stop(kosmos: Run) -> None:
     with Engine(Settings.load(os.environ["KOSMOS_CONFIG"]), embedder=HashingEmbedder()) as engine:
         engine.tenant("default").ingest(Path("leave.md"))
     key = kosmos("api-key", "create", "test", "--scope", "read").stdout.strip()
-    port, health_port = _free_port(), _free_port()
+    port, health_port = find_free_port(), find_free_port()
     # The command line itself, with an embedder that needs no model: the next test serves with one.
     command = [sys.executable, "-m", "benchmarks.service_quick", "serve", "--port", str(port)]
     command += ["--set", f"service.health_port={health_port}", "--set", "observability.log_format=json"]
@@ -114,7 +108,7 @@ def test_serve__on_a_port_in_use_ends_before_the_models_are_loaded(kosmos: Run) 
 
 @pytest.mark.model
 def test_serve__in_development_ingests_uploads_with_a_worker_of_its_own(kosmos: Run) -> None:
-    port = _free_port()
+    port = find_free_port()
     command = [sys.executable, "-m", "kosmos_rag.apps.cli", "serve", "--port", str(port)]
     command += ["--set", "service.development.tenant=default", "--set", "worker.poll_s=0.2"]
     with subprocess.Popen(

@@ -9,7 +9,6 @@ import json
 import os
 import random
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -31,6 +30,7 @@ from kosmos_rag import Engine
 from kosmos_rag.core.config import DatabaseSettings, Settings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.apps.http.serving import eventually
+from tests.ports import find_free_port
 
 ROOT = Path(__file__).parents[2]
 SOAK_S = float(os.environ.get("KOSMOS_TEST_SOAK_S", "120"))
@@ -77,9 +77,7 @@ class Processes:
 
     def serve(self) -> None:
         """Start the service, and wait until it answers."""
-        with socket.socket() as listener:
-            listener.bind(("127.0.0.1", 0))
-            port = listener.getsockname()[1]
+        port = find_free_port()
         self.url = f"http://127.0.0.1:{port}"
         self.start("serve", "serve", "--port", str(port))
         eventually(self._is_ready, within_s=120)

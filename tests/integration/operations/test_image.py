@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ import typer
 
 from kosmos_rag.apps.cli.app import app
 from tests.distributions import ROOT, Environment
+from tests.ports import find_free_port
 
 PAGES = (
     *("deploy", "restore", "upgrade", "maintain-indexes", "managed-postgresql", "observe", "rotate-keys"),
@@ -158,12 +158,6 @@ def _is_ready(url: str) -> bool:
         return False
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 class Container:
     """Runs commands of the image one after the other, as a container would."""
 
@@ -191,7 +185,7 @@ class Container:
 
     def serve(self, name: str, arguments: Sequence[str]) -> None:
         """Start a server, wait until it is ready, and stop it."""
-        port, health_port = _free_port(), _free_port()
+        port, health_port = find_free_port(), find_free_port()
         setting = f"service.health_port={health_port}"
         command = [str(self._image.command), name, *arguments, str(port), "--set", setting]
         log = self._folder / f"{name}.log"

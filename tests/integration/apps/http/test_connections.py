@@ -21,6 +21,7 @@ from kosmos_rag.apps.http.toolkit.connections import log_accept_errors
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.apps.http.serving import Running, Signer, eventually, serving, with_tokens
+from tests.ports import find_free_port
 
 ROOT = Path(__file__).parents[4]
 HALF = b"GET /livez HTTP/1.1\r\nhost: x\r\nx-pad: "
@@ -183,13 +184,6 @@ def test_invalid_requests__are_logged_once_a_period(running: Running, caplog: py
     assert sum("Invalid HTTP request" in record.getMessage() for record in caplog.records) <= 1
 
 
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port: int = free.getsockname()[1]
-        return port
-
-
 def _status(url: str) -> int:
     try:
         return httpx.get(url, trust_env=False, timeout=5).status_code
@@ -201,7 +195,7 @@ def test_service__with_128_files_outlasts_200_half_requests(database: DatabaseSe
     """With 128 file descriptors, 200 incomplete requests stop neither liveness checks nor requests, and do not fill
     the log.
     """
-    port, health_port = _free_port(), _free_port()
+    port, health_port = find_free_port(), find_free_port()
     command = [sys.executable, "-m", "benchmarks.service_quick", "serve", "--port", str(port)]
     command += ["--set", f"service.health_port={health_port}", "--set", "service.development.tenant=acme"]
     urls = {"URL": database.url, "WORKER_URL": database.worker_url, "ADMIN_URL": database.admin_url}

@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.ports import find_free_port
+
 PASSWORD = "s3cret-ä"
 
 _CONFIG = """
@@ -74,7 +76,7 @@ class Dovecot:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.port, self.starttls_port = _free_port(), _free_port()
+        self.port, self.starttls_port = find_free_port(), find_free_port()
         self.certificate = folder / "cert.pem"
         self._process: subprocess.Popen[bytes] | None = None
         root = os.geteuid() == 0
@@ -160,9 +162,3 @@ class Dovecot:
 
 def _find() -> str | None:
     return shutil.which("dovecot") or shutil.which("dovecot", path="/usr/sbin")
-
-
-def _free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
