@@ -94,9 +94,7 @@ class EmbeddingScorer:
             texts: Units after the titles of their sections.
             shares: For each question the share of its words in each text.
         """
-        # Sorting is stable: of equal shares the first passages count.
-        best = [np.argsort(-np.asarray(row), kind="stable")[:MAX_COMPARED] for row in shares]
-        compared = np.unique(np.concatenate(best))
+        compared = np.unique(np.concatenate([_choose_compared(row) for row in shares]))
         vectors = self._embed([texts[at] for at in compared])
         similarities = []
         for question in questions:
@@ -180,8 +178,7 @@ class RerankingScorer:
     def _score_units(
         self, question: str, texts: Sequence[str], shares: Sequence[float], stopped: threading.Event
     ) -> NDArray[np.float32]:
-        best = np.argsort(-np.asarray(shares), kind="stable")[:MAX_COMPARED]
-        order = sorted((int(at) for at in best), key=lambda at: -len(texts[at]))
+        order = sorted(map(int, _choose_compared(shares)), key=lambda at: -len(texts[at]))
         scores = np.zeros(len(texts), dtype=np.float32)
         for start in range(0, len(order), self._batch_size):
             if stopped.is_set():
@@ -215,6 +212,12 @@ class RerankingScorer:
             raise ModelError("the reranker did not give one finite score for each unit")
         usage.record(usage.Quantity.RERANKED_PASSAGES, len(texts), self._reranker.name)
         return scores
+
+
+def _choose_compared(shares: Sequence[float]) -> NDArray[np.intp]:
+    """Return the places of the units with most words of a question."""
+    # Sorting is stable: of equal shares the first passages count.
+    return np.argsort(-np.asarray(shares), kind="stable")[:MAX_COMPARED]
 
 
 def cosines(vectors: Vectors, vector: NDArray[np.float32]) -> NDArray[np.float32]:
