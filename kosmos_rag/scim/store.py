@@ -95,7 +95,7 @@ class ScimStore:
             apply: Returns the resource after the change.
         """
         with self._tenant.sessions.write() as connection:
-            current = self._read(connection, model, _parse_id(resource_id), query="lock_resource")
+            current = self._read(connection, model, _parse_id(resource_id), lock=True)
             _check_version(current, etag)
             active = getattr(current, "active", None)
             changed = _with_active(apply(current), default=active is not False)
@@ -110,7 +110,7 @@ class ScimStore:
         """Delete a user with its memberships, or a group. Args: see `change`."""
         values = {**self._scope(model), "id": _parse_id(resource_id)}
         with self._tenant.sessions.write() as connection:
-            _check_version(self._read(connection, model, values["id"], query="lock_resource"), etag)
+            _check_version(self._read(connection, model, values["id"], lock=True), etag)
             connection.execute(statement("delete_resource"), values)
 
     def find(self, model: type[Resource], text: str | None) -> list[Resource]:
@@ -129,12 +129,12 @@ class ScimStore:
         return resources if keys or condition is None else [each for each in resources if condition.match(each)]
 
     def _read(
-        self, connection: psycopg.Connection, model: type[Resource], resource_id: uuid.UUID, query: str = ""
+        self, connection: psycopg.Connection, model: type[Resource], resource_id: uuid.UUID, *, lock: bool = False
     ) -> Resource:
-        locked, read = statement("lock_resource"), statement("read_resource")
+        query = statement("lock_resource") if lock else statement("read_resource")
         with connection.cursor(row_factory=class_row(StoredResource)) as cursor:
             values = {**self._scope(model), "id": resource_id}
-            row = cursor.execute(locked if query else read, values).fetchone()
+            row = cursor.execute(query, values).fetchone()
         if row is None:
             raise _not_found(str(resource_id))
         return self._build(connection, model, [row])[0]
