@@ -364,15 +364,12 @@ def _drop(server: Server, name: str) -> None:
 
 @pytest.fixture(scope="session")
 def loaded_settings() -> Settings:
-    """The settings of the repository: no reranker, small vectors, usage written by `close`."""
+    """The settings of the repository: no reranker, small chunks."""
     return Settings.load(
         overrides={
             "rag.reranking.enabled": False,
             "rag.chunking.strategy": "paragraph",
             "rag.chunking.min_size": 100,
-            # Engines write usage when they close. A thread that meets tenants without documents would log tracebacks
-            # during other tests, and on Python before 3.11.8 two threads must not parse source at once.
-            "metering.flush_s": 3600.0,
         }
     )
 

@@ -7,7 +7,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import NamedTuple
 
@@ -16,13 +16,15 @@ from kosmos_rag.core.telemetry import usage
 from kosmos_rag.engine.query_hooks import AuditContext, HookContext, QueryHooks, TenantRef
 from kosmos_rag.metering.limits import LimitKeeper
 from kosmos_rag.metering.settings import MeteringSettings, ModelPrice
-from kosmos_rag.metering.store import UsageRow, insert_rows
+from kosmos_rag.metering.store import UsageRow, has_tenant, insert_rows, join_rows
 
 log = logging.getLogger(__name__)
 
 _HOUR_S = 3600
 _MAX_WAITING = 100_000
 """Rows that wait for the database; more are dropped, the oldest first."""
+_UNOWNED_KEPT = timedelta(days=1)
+"""How long usage waits for the first document of its tenant; an erased tenant gets none."""
 _PER_PRICE = {
     usage.Quantity.INPUT_TOKENS: ("input", 1e6),
     usage.Quantity.EMBEDDED_TOKENS: ("input", 1e6),
@@ -66,7 +68,7 @@ def compute_cost(
 class BufferedMeter:
     """Adds up usage by account and hour, and writes it every `metering.flush_s` seconds. Thread-safe.
 
-    What cannot be written waits: while the database cannot be reached, and while the tenant has no document yet.
+    What cannot be written waits: while the database cannot be reached, and up to a day for the tenant's first document.
     `close` writes the rest.
     """
 
@@ -150,12 +152,31 @@ class BufferedMeter:
         for owner, rows in list(self._waiting.items()):
             try:
                 with self._append(owner) as connection:
-                    insert_rows(connection, owner.id, rows)
-                del self._waiting[owner]
+                    if is_owned := has_tenant(connection, owner.id):
+                        insert_rows(connection, owner.id, rows)
+                if is_owned:
+                    del self._waiting[owner]
+                else:
+                    self._keep_recent(owner)
             except DatabaseError as error:
                 log.debug("usage waits: %s", error, extra={"action": "usage_waits", "tenant": owner.name})
                 if _concerns_all(error):
                     return
+
+    def _keep_recent(self, owner: TenantRef) -> None:
+        """Keep the last day of a tenant without a document, one row of each account and hour.
+
+        Work on the first document is used before the tenant exists, and belongs on its bill.
+        """
+        rows, oldest = self._waiting.pop(owner), datetime.now(UTC) - _UNOWNED_KEPT
+        recent = [row for row in rows if row.hour >= oldest]
+        if recent:
+            self._waiting[owner] = join_rows(recent)
+        if dropped := len(rows) - len(recent):
+            log.warning(
+                "%d rows of usage were dropped: their tenant had no document for a day", dropped,
+                extra={"action": "usage_dropped", "tenant": owner.name},
+            )  # fmt: skip
 
     def _refresh_limits(self) -> None:
         if self.limits is None:

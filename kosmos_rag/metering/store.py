@@ -3,7 +3,7 @@
 import uuid
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime, timedelta
 
 import psycopg
@@ -40,6 +40,11 @@ def insert_rows(connection: psycopg.Connection, tenant_id: uuid.UUID, rows: Sequ
     """Append rows; those that are stored already stay."""
     for row in rows:
         connection.execute(statement("insert_usage"), {"tenant_id": tenant_id, **asdict(row)})
+
+
+def has_tenant(connection: psycopg.Connection, tenant_id: uuid.UUID) -> bool:
+    """Return whether a tenant has a row: from its first document to its erasure."""
+    return connection.execute(statement("has_tenant"), {"tenant_id": tenant_id}).fetchone() is not None
 
 
 class UsageStore:
@@ -143,8 +148,9 @@ class UsageStore:
             hours = connection.execute(statement("find_split_hours"), values).fetchall()
             for (hour,) in hours:
                 span = {"tenant_id": self._tenant.id, "since": hour, "until": hour + _HOUR}
-                rows = connection.execute(statement("take_usage"), span).fetchall()
-                joined = _join(rows)
+                with connection.cursor(row_factory=kwargs_row(UsageRow)) as cursor:
+                    rows = cursor.execute(statement("take_usage"), span).fetchall()
+                joined = join_rows(rows)
                 insert_rows(connection, self._tenant.id, joined)
                 fewer += len(rows) - len(joined)
         return fewer
@@ -159,25 +165,17 @@ class UsageStore:
             return connection.execute(statement("prune_usage"), values).rowcount
 
 
-_StoredAmount = tuple[datetime, str | None, str | None, str, str | None, float, float | None]
-
-
-def _join(rows: Sequence[_StoredAmount]) -> list[UsageRow]:
-    """Return one row of each account, quantity and model of an hour."""
-    parts: defaultdict[tuple[datetime, str | None, str | None, str, str | None], list[tuple[float, float | None]]]
-    parts = defaultdict(list)
-    for hour, collection, subject, quantity, model, amount, cost in rows:
-        parts[hour, collection, subject, quantity, model].append((amount, cost))
+def join_rows(rows: Sequence[UsageRow]) -> list[UsageRow]:
+    """Return one row, with a new id, of each account, quantity and model of an hour."""
+    groups: defaultdict[tuple[datetime, str | None, str | None, str, str | None], list[UsageRow]] = defaultdict(list)
+    for row in rows:
+        groups[row.hour, row.collection, row.subject, row.quantity, row.model].append(row)
     return [
-        UsageRow(
+        replace(
+            group[0],
             id=uuid.uuid4(),
-            hour=hour,
-            collection=collection,
-            subject=subject,
-            quantity=quantity,
-            model=model,
-            amount=sum(amount for amount, _ in amounts),
-            cost=None if all(cost is None for _, cost in amounts) else sum(cost or 0.0 for _, cost in amounts),
+            amount=sum(row.amount for row in group),
+            cost=None if all(row.cost is None for row in group) else sum(row.cost or 0.0 for row in group),
         )
-        for (hour, collection, subject, quantity, model), amounts in parts.items()
+        for group in groups.values()
     ]

@@ -1,3 +1,7 @@
+-- name: has_tenant
+-- A tenant has a row from its first document to its erasure; usage without it violates the foreign key.
+SELECT t.tenant_id FROM kosmos.tenants t WHERE t.tenant_id = %(tenant_id)s
+
 -- name: insert_usage
 -- A batch whose commit was not confirmed is sent again, with the same ids.
 INSERT INTO kosmos.usage (tenant_id, id, hour, collection, subject, quantity, model, amount, cost)
@@ -29,7 +33,7 @@ SELECT h.start, h.collection, h.subject, h.model, h.quantity,
 -- The rows of the hours before a time, to join them.
 DELETE FROM kosmos.usage u
  WHERE u.tenant_id = %(tenant_id)s AND u.hour >= %(since)s AND u.hour < %(until)s
-RETURNING u.hour, u.collection, u.subject, u.quantity, u.model, u.amount, u.cost
+RETURNING u.id, u.hour, u.collection, u.subject, u.quantity, u.model, u.amount, u.cost
 
 -- name: find_split_hours
 -- Closed hours with several rows of one amount.

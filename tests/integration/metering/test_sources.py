@@ -1,10 +1,12 @@
 """What questions and documents are charged, to whom, and what happens while nothing can be written."""
 
 import io
+import logging
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import psycopg
@@ -221,6 +223,40 @@ def test_usage__of_a_tenant_without_documents_waits_for_its_first(settings: Sett
         acme.ingest(LEAVE)
         meter.flush()
         assert _totals(engine)["questions"] == 1
+
+
+def test_usage__without_a_tenant_sends_no_refused_statement(
+    settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    with _metered(settings) as (engine, meter):
+        acme = engine.tenant("acme")
+        acme.ingest(LEAVE)
+        acme.erase_all()
+        with caplog.at_level(logging.DEBUG, "kosmos_rag"):
+            for _ in range(3):
+                acme.search("leave")
+                meter.flush()
+        assert [record.getMessage() for record in caplog.records if "usage" in record.getMessage()] == []
+        (rows,) = meter._waiting.values()
+        assert {(row.quantity, row.amount) for row in rows} >= {("questions", 3)}
+        assert len(rows) == len({(row.hour, row.quantity, row.model) for row in rows})
+
+
+def test_usage__of_a_tenant_without_documents_is_dropped_and_counted_after_a_day(
+    settings: Settings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with _metered(settings) as (engine, meter):
+        two_days_ago = time.time() - 2 * 86400
+        with monkeypatch.context() as patch, meter.charge(_reader("acme")):
+            patch.setattr(time, "time", lambda: two_days_ago)
+            record(Quantity.QUESTIONS, 1)
+        with meter.charge(_reader("acme")):
+            record(Quantity.QUESTIONS, 2)
+        meter.flush()
+        assert "1 rows of usage were dropped: their tenant had no document for a day" in caplog.text
+        engine.tenant("acme").ingest(LEAVE)
+        meter.flush()
+        assert _totals(engine, since=datetime.now(UTC) - timedelta(days=3))["questions"] == 2
 
 
 def test_metering__that_is_off_records_nothing(settings: Settings) -> None:
