@@ -233,7 +233,7 @@ def _is_retried(code: str) -> bool:
 
 
 def _scope(operation: dict[str, Any]) -> str:
-    return ", ".join(scope for entry in operation.get("security", []) for scope in entry["HTTPBearer"]) or "none"
+    return " or ".join(scope for entry in operation.get("security", []) for scope in entry["HTTPBearer"]) or "none"
 
 
 def _first_paragraphs(text: str) -> str:

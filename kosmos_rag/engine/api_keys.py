@@ -26,8 +26,8 @@ from kosmos_rag.storage.tenants import tenant as tenant_ref
 
 _PREFIX = "kosmos."
 _PATTERN = re.compile(r"kosmos\.([a-z0-9][a-z0-9_-]{0,62})\.([0-9a-f]{32})\.([A-Za-z0-9_-]{43})")
-READ, INGEST, ADMIN = "read", "ingest", "admin"
-SCOPES = (READ, INGEST, ADMIN)
+READ, INGEST, OPERATE, ADMIN = "read", "ingest", "operate", "admin"
+SCOPES = (READ, INGEST, OPERATE, ADMIN)
 KEY_SUBJECT = "key:"
 """Prefix of the subject of an API key in the audit log; a token whose subject has it is refused."""
 _MAX_NAME = 200
@@ -98,7 +98,7 @@ class ApiKeys:
 
         Args:
             name: label of the key, at most 200 characters.
-            scopes: any of `read`, `ingest`, `admin`.
+            scopes: any of `read`, `ingest`, `operate`, `admin`.
             principals: principals of the holder in addition to `everyone`.
             expires_at: when the key stops being valid; None for never.
             default_collection: collection of requests that name none; None for all.

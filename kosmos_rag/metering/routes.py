@@ -6,10 +6,10 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 
 from kosmos_rag.apps.http.console.pages import PageRoute, render_page
-from kosmos_rag.apps.http.console.sessions import ConsoleAdministrator
-from kosmos_rag.apps.http.toolkit.dependencies import Administrator
+from kosmos_rag.apps.http.console.sessions import ConsoleOperator
+from kosmos_rag.apps.http.toolkit.dependencies import Operator
 from kosmos_rag.apps.http.toolkit.wing import HttpWing, PageLink
-from kosmos_rag.engine.api_keys import ADMIN
+from kosmos_rag.engine.api_keys import OPERATE
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.metering.limits import begin_period
 from kosmos_rag.metering.records import Dimension, Interval, UsageReport
@@ -27,7 +27,7 @@ _DEFAULT_DAYS = 30
 
 @router.get("/v1/usage")
 async def usage(
-    caller: Administrator,
+    caller: Operator,
     since: Annotated[str | None, Query(description="Day or time; without it, the first day of this month.")] = None,
     until: Annotated[str | None, Query(description="Day or time; without it, now.")] = None,
     every: Annotated[Interval | None, Query(description="Rows by this interval; without it, one sum.")] = None,
@@ -41,7 +41,7 @@ async def usage(
 
 @pages.get("/usage")
 async def page(
-    request: Request, caller: ConsoleAdministrator, days: Days = _DEFAULT_DAYS, by: Dimension = "model"
+    request: Request, caller: ConsoleOperator, days: Days = _DEFAULT_DAYS, by: Dimension = "model"
 ) -> Response:
     """Show the usage of the last days: totals, a plot by day, and a table.
 
@@ -54,7 +54,7 @@ async def page(
 
 
 @pages.get("/usage.csv")
-async def table(caller: ConsoleAdministrator, days: Days = _DEFAULT_DAYS, by: Dimension = "model") -> Response:
+async def table(caller: ConsoleOperator, days: Days = _DEFAULT_DAYS, by: Dimension = "model") -> Response:
     """Return the usage of the last days by day as CSV.
 
     Args:
@@ -103,5 +103,5 @@ HTTP = HttpWing(
         }
     },
     templates="kosmos_rag.metering",
-    links=(PageLink(path="/usage", title="Usage", scope=ADMIN),),
+    links=(PageLink(path="/usage", title="Usage", scope=OPERATE),),
 )

@@ -6,10 +6,10 @@ from fastapi import APIRouter, Path, Request, Response
 from pydantic import BaseModel, ConfigDict, Field
 
 from kosmos_rag.apps.http.console.pages import PageRoute, redirect, render_page
-from kosmos_rag.apps.http.console.sessions import ConsoleAdministrator
-from kosmos_rag.apps.http.toolkit.dependencies import Administrator, Caller
+from kosmos_rag.apps.http.console.sessions import ConsoleOperator
+from kosmos_rag.apps.http.toolkit.dependencies import Administrator, Caller, Operator
 from kosmos_rag.apps.http.toolkit.wing import HttpWing, PageLink
-from kosmos_rag.engine.api_keys import ADMIN
+from kosmos_rag.engine.api_keys import OPERATE
 from kosmos_rag.webhooks.records import DeadLetter, Subscriber
 from kosmos_rag.webhooks.store import SubscriberStore
 
@@ -91,7 +91,7 @@ async def add(body: SubscriberRequest, caller: Administrator) -> SubscriberAdded
 
 
 @router.get("/v1/webhooks")
-async def subscribers(caller: Administrator) -> SubscriberList:
+async def subscribers(caller: Operator) -> SubscriberList:
     """List the subscribers."""
     return SubscriberList(subscribers=await caller.run(_open(caller).infos))
 
@@ -103,13 +103,13 @@ async def remove(name: Name, caller: Administrator) -> None:
 
 
 @router.post("/v1/webhooks/{name}/pause", status_code=204)
-async def pause(name: Name, caller: Administrator) -> None:
+async def pause(name: Name, caller: Operator) -> None:
     """Deliver no more events to a subscriber; they wait."""
     await caller.run(_open(caller).pause, name)
 
 
 @router.post("/v1/webhooks/{name}/resume", status_code=204)
-async def resume(name: Name, body: ResumeRequest, caller: Administrator) -> None:
+async def resume(name: Name, body: ResumeRequest, caller: Operator) -> None:
     """Deliver events again, at once."""
     await caller.run(_open(caller).resume, name, skip=body.skip)
 
@@ -121,40 +121,40 @@ async def rotate(name: Name, caller: Administrator) -> SubscriberSecret:
 
 
 @router.get("/v1/webhooks/{name}/dead-letters")
-async def dead_letters(name: Name, caller: Administrator) -> DeadLetterList:
+async def dead_letters(name: Name, caller: Operator) -> DeadLetterList:
     """List the events that a subscriber did not accept, the oldest first."""
     return DeadLetterList(dead_letters=await caller.run(_open(caller).list_dead_letters, name))
 
 
 @router.post("/v1/webhooks/{name}/redeliver")
-async def redeliver(name: Name, body: RedeliveryRequest, caller: Administrator) -> Redelivery:
+async def redeliver(name: Name, body: RedeliveryRequest, caller: Operator) -> Redelivery:
     """Send dead letters again, before the events that wait."""
     return Redelivery(redelivered=await caller.run(_open(caller).redeliver, name, body.sequence))
 
 
 @pages.get("/webhooks")
-async def page(request: Request, caller: ConsoleAdministrator) -> Response:
+async def page(request: Request, caller: ConsoleOperator) -> Response:
     """Show the subscribers, and the dead letters of each."""
     rows = await caller.run(_list_rows, _open(caller))
     return render_page(request, "webhooks.html", rows=rows)
 
 
 @pages.post("/webhooks/{name}/pause")
-async def pause_on_page(name: Name, caller: ConsoleAdministrator) -> Response:
+async def pause_on_page(name: Name, caller: ConsoleOperator) -> Response:
     """Pause a subscriber."""
     await pause(name, caller)
     return redirect("/webhooks")
 
 
 @pages.post("/webhooks/{name}/resume")
-async def resume_on_page(name: Name, caller: ConsoleAdministrator) -> Response:
+async def resume_on_page(name: Name, caller: ConsoleOperator) -> Response:
     """Resume a subscriber."""
     await resume(name, ResumeRequest(), caller)
     return redirect("/webhooks")
 
 
 @pages.post("/webhooks/{name}/redeliver/{sequence}")
-async def redeliver_on_page(name: Name, sequence: Sequence, caller: ConsoleAdministrator) -> Response:
+async def redeliver_on_page(name: Name, sequence: Sequence, caller: ConsoleOperator) -> Response:
     """Send a dead letter again."""
     await redeliver(name, RedeliveryRequest(sequence=sequence), caller)
     return redirect("/webhooks")
@@ -215,5 +215,5 @@ HTTP = HttpWing(
         "Redelivery": {"redelivered": 1},
     },
     templates="kosmos_rag.webhooks",
-    links=(PageLink(path="/webhooks", title="Webhooks", scope=ADMIN),),
+    links=(PageLink(path="/webhooks", title="Webhooks", scope=OPERATE),),
 )  # fmt: skip

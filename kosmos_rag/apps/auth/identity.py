@@ -34,14 +34,14 @@ class Identity:
     viewed_reader: str | None = None
     """The reader as whom this administrator looks at the console; None outside it."""
 
-    def has(self, scope: str) -> bool:
-        """Whether this identity has a scope; `admin` has all."""
-        return scope in self.scopes or ADMIN in self.scopes
+    def has(self, *scopes: str) -> bool:
+        """Whether this identity has one of the scopes; `admin` has all."""
+        return ADMIN in self.scopes or not self.scopes.isdisjoint(scopes)
 
-    def require(self, scope: str) -> None:
-        """Raise NotPermitted unless this identity has a scope."""
-        if not self.has(scope):
-            raise NotPermitted(f"this needs the scope {scope}; ask for a token or a key that has it")
+    def require(self, *scopes: str) -> None:
+        """Raise NotPermitted unless this identity has one of the scopes."""
+        if not self.has(*scopes):
+            raise NotPermitted(f"this needs the scope {' or '.join(scopes)}; ask for a token or a key that has it")
 
 
 def build_principals(

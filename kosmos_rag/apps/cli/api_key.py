@@ -25,7 +25,8 @@ app = typer.Typer(help="Create, list, rotate and revoke API keys of a tenant.")
 def create(
     name: Annotated[str, typer.Argument(help="Name of the key's holder, for the logs.")],
     scope: Annotated[
-        list[str] | None, typer.Option("--scope", help="read, ingest or admin; may be repeated; default: read.")
+        list[str] | None,
+        typer.Option("--scope", help="read, ingest, operate, admin; may be repeated; default: read."),
     ] = None,
     principal: Annotated[
         list[str] | None,

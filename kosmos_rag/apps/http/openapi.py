@@ -83,6 +83,8 @@ def openapi(app: FastAPI) -> JsonObject:
             responses = operation["responses"]
             responses.pop(str(HTTPStatus.UNPROCESSABLE_ENTITY.value), None)  # FastAPI's own
             error_format = find_error_format(path)
+            if "security" in operation:
+                operation["security"] = list(_alternatives(operation["security"]))
             for status in (*_statuses(path, method, operation), *statuses.get(path, ())):
                 code = error_format.status(status) if error_format else status
                 responses.setdefault(str(int(code)), _error(error_format, status))
@@ -91,6 +93,16 @@ def openapi(app: FastAPI) -> JsonObject:
             for content in _contents(operation):
                 _add_example(content)
     return spec
+
+
+def _alternatives(security: list[dict[str, list[str]]]) -> Iterator[dict[str, list[str]]]:
+    """Yield one requirement for each scope.
+
+    FastAPI lists the scopes of a route in one requirement, which would mean all of them; one of them is enough.
+    """
+    for requirement in security:
+        for scheme, scopes in requirement.items():
+            yield from ({scheme: [scope]} for scope in scopes)
 
 
 def _statuses(path: str, method: str, operation: JsonObject) -> Iterator[int]:

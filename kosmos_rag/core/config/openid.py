@@ -39,7 +39,7 @@ class GroupGrant(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
 
-    scopes: tuple[Literal["read", "ingest", "admin"], ...] = ()
+    scopes: tuple[Literal["read", "ingest", "operate", "admin"], ...] = ()
     departments: tuple[str, ...] = ()
     roles: tuple[str, ...] = ()
     principals: tuple[str, ...] = ()

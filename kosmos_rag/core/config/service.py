@@ -49,7 +49,7 @@ class TokenSettings(Section):
     departments_claim: Claim = Field(default="departments", description="Claim with the departments of a subject.")
     roles_claim: Claim = Field(default="roles", description="Claim with the roles of a subject.")
     scope_claim: Claim = Field(
-        default="scope", description="Claim with the scopes: read, ingest, admin; a token without it may read."
+        default="scope", description="Claim with the scopes: read, ingest, operate, admin; a token without it may read."
     )
 
     @model_validator(mode="after")

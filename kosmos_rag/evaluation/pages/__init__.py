@@ -1,7 +1,7 @@
 """Pages of the console: stored evaluations, the monitor, and experiments."""
 
 from kosmos_rag.apps.http.toolkit.wing import HttpWing, PageLink
-from kosmos_rag.engine.api_keys import ADMIN
+from kosmos_rag.engine.api_keys import ADMIN, OPERATE
 from kosmos_rag.evaluation.pages import evaluations, monitor
 
 HTTP = HttpWing(
@@ -9,6 +9,6 @@ HTTP = HttpWing(
     templates="kosmos_rag.evaluation.pages",
     links=(
         PageLink(path="/evaluations", title="Evaluations", scope=ADMIN),
-        PageLink(path="/monitor", title="Monitor", scope=ADMIN),
+        PageLink(path="/monitor", title="Monitor", scope=OPERATE),
     ),
 )

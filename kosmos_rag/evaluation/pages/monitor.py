@@ -5,7 +5,7 @@ from typing import NamedTuple
 from fastapi import APIRouter, Request, Response
 
 from kosmos_rag.apps.http.console.pages import PageRoute, render_page
-from kosmos_rag.apps.http.console.sessions import ConsoleAdministrator
+from kosmos_rag.apps.http.console.sessions import ConsoleOperator
 from kosmos_rag.apps.http.toolkit.dependencies import Caller
 from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.core.types import IndexEvent
@@ -46,7 +46,7 @@ class _Stored(NamedTuple):
 
 
 @router.get("/monitor")
-async def monitor(request: Request, caller: ConsoleAdministrator, experiment: str | None = None) -> Response:
+async def monitor(request: Request, caller: ConsoleOperator, experiment: str | None = None) -> Response:
     """Show what the monitor and the experiments of the tenant have measured.
 
     Args:

@@ -19,7 +19,7 @@ api_keys = Table(
     time("revoked_at", null=True),
     column("default_collection", Text(collation="C"), null=True),  # of requests that name none
     PrimaryKeyConstraint("tenant_id", "id"),
-    CheckConstraint("cardinality(scopes) > 0 AND scopes <@ ARRAY['read', 'ingest', 'admin']"),
+    CheckConstraint("cardinality(scopes) > 0 AND scopes <@ ARRAY['read', 'ingest', 'operate', 'admin']"),
     tenant_key(),
 )
 

@@ -47,6 +47,7 @@ PUBLISHED = {
     "0106_events.py": "884f30e278c060993740aa56eac9941d0a9855ac271a04bd2bee3982a1ef7860",
     "0107_webhooks.py": "0353ab41492729c968d81471ae137de0ca4b5f8e7a4c5f2f0e836a5ae30ffbfe",
     "0108_scim.py": "9acdb490c84823f89c76f6655e3fc031de1ffcbd730b84069ca016d8d1b3eaf9",
+    "0109_operate_scope.py": "af101fe131bdf2180d98e01159f1546ed27b1130118ad80a88cc65094ddd8c6b",
 }
 
 
@@ -205,6 +206,18 @@ def test_downgrade__that_fails_leaves_everything_as_it_was(
     assert _unprotected(url) == set()
     assert _tables(url) == tables
     assert _answers(indexed) == before
+
+
+def test_downgrade__takes_the_scope_operate_from_keys(database: DatabaseSettings, settings: Settings) -> None:
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        keys = engine.tenant("acme").api_keys
+        for name, scopes in (("both", ("read", "operate")), ("one", ("operate",)), ("other", ("admin",))):
+            keys.create(name, scopes=scopes)
+    set_up(database, "0108")
+    set_up(database)
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        infos = engine.tenant("acme").api_keys.infos()
+    assert {info.name: info.scopes for info in infos} == {"both": ("read",), "other": ("admin",)}
 
 
 def test_migrations__add_up_to_the_metadata(database: DatabaseSettings) -> None:

@@ -30,7 +30,7 @@ from kosmos_rag.apps.http.toolkit.service import Service
 from kosmos_rag.apps.http.wings import load_http_wings
 from kosmos_rag.core.errors import KosmosError, RequestError
 from kosmos_rag.core.version import __version__
-from kosmos_rag.engine.api_keys import ADMIN, INGEST, READ
+from kosmos_rag.engine.api_keys import ADMIN, INGEST, OPERATE, READ
 
 POLICY_HEADER = "content-security-policy"
 POLICY = (
@@ -46,13 +46,13 @@ _HEADERS = {
     "x-content-type-options": "nosniff",
 }
 _NAVIGATION = (
-    ("/", "Ask", READ),
-    ("/inspector", "Inspector", ADMIN),
-    ("/documents", "Documents", READ),
-    ("/jobs", "Jobs", INGEST),
-    ("/access", "Access", ADMIN),
+    ("/", "Ask", (READ,)),
+    ("/inspector", "Inspector", (ADMIN,)),
+    ("/documents", "Documents", (READ,)),
+    ("/jobs", "Jobs", (INGEST, OPERATE)),
+    ("/access", "Access", (ADMIN,)),
 )
-_LAST = ("/health", "Health", READ)
+_LAST = ("/health", "Health", (READ, OPERATE))
 _SAFE = frozenset({"GET", "HEAD"})
 _MAX_FIELDS = 50
 _LOCAL_PATH = re.compile(r"/(?![/\\])[!-\[\]-~]{0,2000}")
@@ -107,8 +107,8 @@ def render_page(request: Request, template: str, *, status: int = 200, **values:
 
 
 def _navigation(identity: Identity) -> list[tuple[str, str]]:
-    of_wings = [(link.path, link.title, link.scope) for wing in load_http_wings() for link in wing.links]
-    return [(path, name) for path, name, scope in (*_NAVIGATION, *of_wings, _LAST) if identity.has(scope)]
+    of_wings = [(link.path, link.title, (link.scope,)) for wing in load_http_wings() for link in wing.links]
+    return [(path, name) for path, name, scopes in (*_NAVIGATION, *of_wings, _LAST) if identity.has(*scopes)]
 
 
 def home_path(identity: Identity) -> str:

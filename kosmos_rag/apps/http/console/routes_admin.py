@@ -16,7 +16,7 @@ from starlette.datastructures import FormData, UploadFile
 from kosmos_rag.apps.http.console.charts import build_recall_rows, build_tuning_trend
 from kosmos_rag.apps.http.console.pages import PageRoute, get_service, redirect, render_page, wants_page
 from kosmos_rag.apps.http.console.remedies import describe_kind, remedy
-from kosmos_rag.apps.http.console.sessions import ConsoleReader, ConsoleWriter
+from kosmos_rag.apps.http.console.sessions import ConsoleHealthViewer, ConsoleJobManager, ConsoleReader, ConsoleWriter
 from kosmos_rag.apps.http.routes import resources
 from kosmos_rag.apps.http.routes.resources import Cursor
 from kosmos_rag.apps.http.schemas import JobPage
@@ -34,7 +34,7 @@ from kosmos_rag.core.types import (
     SourceDocument,
     Stats,
 )
-from kosmos_rag.engine.api_keys import ADMIN, INGEST
+from kosmos_rag.engine.api_keys import INGEST, OPERATE
 from kosmos_rag.engine.job_kinds import KERNEL, UPKEEP
 from kosmos_rag.engine.uploads import CHUNK_BYTES
 from kosmos_rag.wings import load_wing_jobs
@@ -168,7 +168,11 @@ def _field(fields: FormData, name: str) -> str:
 
 @router.get("/jobs")
 async def jobs(
-    request: Request, caller: ConsoleWriter, state: JobState | None = None, upkeep: bool = False, cursor: Cursor = None
+    request: Request,
+    caller: ConsoleJobManager,
+    state: JobState | None = None,
+    upkeep: bool = False,
+    cursor: Cursor = None,
 ) -> Response:
     """List the tenant's jobs, the failed ones first.
 
@@ -210,7 +214,7 @@ async def jobs(
 
 @router.get("/jobs/states")
 async def states(
-    caller: ConsoleWriter,
+    caller: ConsoleJobManager,
     ids: Annotated[list[uuid.UUID], Query(alias="id", min_length=1, max_length=_MAX_POLLED_JOBS)],
 ) -> JobPage:
     """Return the states of several jobs for a script."""
@@ -219,29 +223,29 @@ async def states(
 
 
 @router.post("/jobs/{job_id}/cancel")
-async def cancel(caller: ConsoleWriter, job_id: uuid.UUID) -> Response:
+async def cancel(caller: ConsoleJobManager, job_id: uuid.UUID) -> Response:
     """Cancel a job."""
     await resources.cancel(job_id, caller)
     return redirect("/jobs")
 
 
 @router.post("/jobs/{job_id}/retry")
-async def retry(caller: ConsoleWriter, job_id: uuid.UUID) -> Response:
+async def retry(caller: ConsoleJobManager, job_id: uuid.UUID) -> Response:
     """Queue a job again."""
     await resources.retry(job_id, caller)
     return redirect("/jobs")
 
 
 @router.get("/health")
-async def health(request: Request, caller: ConsoleReader) -> Response:
+async def health(request: Request, caller: ConsoleHealthViewer) -> Response:
     """Show whether the service is ready, and totals of the tenant.
 
-    Only administrators see its indexes. While the database is unavailable, only that is shown.
+    Only operators see its indexes. While the database is unavailable, only that is shown.
     """
-    is_administrator = caller.identity.has(ADMIN)
+    is_operator = caller.identity.has(OPERATE)
 
     def read() -> asyncio.Future[tuple[Stats, _Indexes | None]]:
-        reading = asyncio.gather(resources.stats(caller), _read_indexes(caller) if is_administrator else _return_none())
+        reading = asyncio.gather(resources.stats(caller), _read_indexes(caller) if is_operator else _return_none())
         reading.add_done_callback(lambda future: future.cancelled() or future.exception())
         return reading
 
@@ -250,7 +254,7 @@ async def health(request: Request, caller: ConsoleReader) -> Response:
     reading = read() if readiness.was_ready else None
     ready = (await readiness.state()).ready
     stats, indexes = await (reading or read()) if ready else (None, None)
-    details = _describe_indexes(indexes) if ready and is_administrator else None
+    details = _describe_indexes(indexes) if ready and is_operator else None
     return render_page(request, "health.html", ready=ready, stats=stats, details=details)
 
 

@@ -23,7 +23,7 @@ from kosmos_rag.apps.http.toolkit.dependencies import Caller
 from kosmos_rag.apps.http.toolkit.service import Service
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import AuditKind, AuditOutcome, are_names
-from kosmos_rag.engine.api_keys import ADMIN, INGEST, READ
+from kosmos_rag.engine.api_keys import ADMIN, INGEST, OPERATE, READ
 
 _CREDENTIALS = re.compile(r"[A-Za-z0-9._-]{1,3800}")
 _MAX_VIEW_CHARS = 3800
@@ -190,11 +190,11 @@ def require_same_origin(request: Request) -> None:
         raise NotPermitted("only pages of the console may send this request; open the console and send it from there")
 
 
-def _require_scope(scope: str) -> Callable[..., Awaitable[Caller]]:
+def _require_scope(*scopes: str) -> Callable[..., Awaitable[Caller]]:
     async def caller(request: Request) -> Caller:
         identity = _apply_view(request, await identify(request))
         request.state.identity = identity
-        identity.require(scope)
+        identity.require(*scopes)
         caller = Caller(identity=identity, service=request.app.state.service)
         if identity.viewed_reader is not None:
             await record_view(request, caller)
@@ -205,4 +205,7 @@ def _require_scope(scope: str) -> Callable[..., Awaitable[Caller]]:
 
 ConsoleReader = Annotated[Caller, Depends(_require_scope(READ))]
 ConsoleWriter = Annotated[Caller, Depends(_require_scope(INGEST))]
+ConsoleJobManager = Annotated[Caller, Depends(_require_scope(INGEST, OPERATE))]
+ConsoleHealthViewer = Annotated[Caller, Depends(_require_scope(READ, OPERATE))]
+ConsoleOperator = Annotated[Caller, Depends(_require_scope(OPERATE))]
 ConsoleAdministrator = Annotated[Caller, Depends(_require_scope(ADMIN))]

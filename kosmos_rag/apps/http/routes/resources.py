@@ -22,7 +22,7 @@ from kosmos_rag.apps.http.schemas import (
     PresetRequest,
     RectangleList,
 )
-from kosmos_rag.apps.http.toolkit.dependencies import Administrator, Caller, Reader, Writer
+from kosmos_rag.apps.http.toolkit.dependencies import Administrator, Caller, JobManager, Operator, Reader, Writer
 from kosmos_rag.apps.http.toolkit.multipart import FileForm
 from kosmos_rag.apps.http.toolkit.pagination import decode_cursor, encode_cursor
 from kosmos_rag.core.config.presets import list_shipped
@@ -40,7 +40,7 @@ from kosmos_rag.core.types import (
     SourceDocument,
     Stats,
 )
-from kosmos_rag.engine.api_keys import ADMIN
+from kosmos_rag.engine.api_keys import OPERATE
 from kosmos_rag.engine.job_kinds import OPERATORS_ONLY, SYNC
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.engine.uploads import StoredUpload
@@ -330,7 +330,7 @@ async def delete(document_id: uuid.UUID, caller: Writer) -> None:
 
 @router.get("/v1/jobs", tags=["jobs"])
 async def jobs(
-    caller: Writer,
+    caller: JobManager,
     state: Annotated[list[JobState] | None, Query()] = None,
     collection: str | None = None,
     limit: Limit = 50,
@@ -346,7 +346,7 @@ async def jobs(
 
 
 @router.get("/v1/jobs/{job_id}", tags=["jobs"])
-async def job(job_id: uuid.UUID, caller: Writer) -> JobInfo:
+async def job(job_id: uuid.UUID, caller: JobManager) -> JobInfo:
     """Return a job."""
     rows = await caller.run(caller.tenant().jobs.find, ids=[job_id])
     if not rows:
@@ -355,18 +355,18 @@ async def job(job_id: uuid.UUID, caller: Writer) -> JobInfo:
 
 
 @router.post("/v1/jobs/{job_id}/cancel", tags=["jobs"])
-async def cancel(job_id: uuid.UUID, caller: Writer) -> JobsChanged:
+async def cancel(job_id: uuid.UUID, caller: JobManager) -> JobsChanged:
     """Cancel a job; a finished one stays as it is.
 
-    Only administrators cancel maintenance and permission feeds.
+    Only operators cancel maintenance and permission feeds.
     """
     if (await job(job_id, caller)).kind in OPERATORS_ONLY:
-        caller.identity.require(ADMIN)
+        caller.identity.require(OPERATE)
     return JobsChanged(jobs=await caller.run(caller.tenant().jobs.cancel, [job_id]))
 
 
 @router.post("/v1/jobs/{job_id}/retry", tags=["jobs"])
-async def retry(job_id: uuid.UUID, caller: Writer) -> JobsChanged:
+async def retry(job_id: uuid.UUID, caller: JobManager) -> JobsChanged:
     """Queue a dead or cancelled job again.
 
     Any other stays as it is.
@@ -452,7 +452,7 @@ async def stats(caller: Reader) -> Stats:
 
 
 @router.post("/v1/reload", status_code=202, tags=["operations"])
-async def reload(caller: Administrator) -> JobsChanged:
+async def reload(caller: Operator) -> JobsChanged:
     """Queue the recurring sources for workers now.
 
     Uploaded documents have nothing to reload.

@@ -11,7 +11,7 @@ from kosmos_rag.apps.http.routes.search import EVENTS
 from kosmos_rag.apps.http.schemas import Reload
 from kosmos_rag.apps.http.toolkit.answers import start_answer
 from kosmos_rag.apps.http.toolkit.bodies import History, Question, RequestBody, to_turns
-from kosmos_rag.apps.http.toolkit.dependencies import Administrator, Reader
+from kosmos_rag.apps.http.toolkit.dependencies import Operator, Reader
 from kosmos_rag.apps.http.toolkit.streaming import EventStreamResponse
 from kosmos_rag.core.types import Stats
 
@@ -63,7 +63,7 @@ async def stats(caller: Reader) -> Stats:
 
 
 @router.post("/rag/reload", status_code=202, tags=["operations"])
-async def reload(caller: Administrator) -> Reload:
+async def reload(caller: Operator) -> Reload:
     """Queue the recurring sources for workers now, as `/v1/reload`."""
     changed, totals = await resources.reload(caller), await resources.stats(caller)
     if changed.jobs:

@@ -15,7 +15,7 @@ from kosmos_rag.apps.errors import NotAuthenticated, TooManyRequests
 from kosmos_rag.apps.http.toolkit.service import Service
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import is_text
-from kosmos_rag.engine.api_keys import ADMIN, INGEST, KEY_SUBJECT, READ
+from kosmos_rag.engine.api_keys import ADMIN, INGEST, KEY_SUBJECT, OPERATE, READ
 from kosmos_rag.engine.tenant import Tenant
 
 P = ParamSpec("P")
@@ -124,11 +124,11 @@ async def add_groups(service: Service, identity: Identity) -> Identity:
 _bearer = HTTPBearer(auto_error=False, description="A token (JWT) or a key of `kosmos-rag api-key create`.")
 
 
-def _require_scope(scope: str) -> Callable[..., Awaitable[Caller]]:
+def _require_scope(*scopes: str) -> Callable[..., Awaitable[Caller]]:
     async def caller(request: Request, _: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)]) -> Caller:
         service: Service = request.app.state.service
         identity = await authenticate(service, request.scope, request.headers.get("authorization"))
-        identity.require(scope)
+        identity.require(*scopes)
         _check_parameters(request)
         return Caller(identity=identity, service=service)
 
@@ -158,4 +158,6 @@ def _query_parameters(dependant: Dependant) -> Iterator[str]:
 
 Reader = Annotated[Caller, Security(_require_scope(READ), scopes=[READ])]
 Writer = Annotated[Caller, Security(_require_scope(INGEST), scopes=[INGEST])]
+JobManager = Annotated[Caller, Security(_require_scope(INGEST, OPERATE), scopes=[INGEST, OPERATE])]
+Operator = Annotated[Caller, Security(_require_scope(OPERATE), scopes=[OPERATE])]
 Administrator = Annotated[Caller, Security(_require_scope(ADMIN), scopes=[ADMIN])]
