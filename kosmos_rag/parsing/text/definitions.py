@@ -107,7 +107,7 @@ class _Siblings:
     """What is known of the siblings before a node."""
 
     wrapper: int | None = None
-    """Start of the parent where that is only decorators or modifiers around a definition."""
+    """Start of the parent where that is only decorators or modifiers around a definition, until one has it."""
     lead: int | None = None
     """Start of the comments and attributes that end right above the node."""
     end_row: int = -1
@@ -141,6 +141,7 @@ def _walk(tree: "Tree", data: bytes) -> Iterator[_Definition]:
             ends.pop()
         if definition := _read_definition(node, data, start, len(ends) + 1):
             ends.append(definition.end)
+            siblings[-1].wrapper = None
             yield definition
         if cursor.goto_first_child():
             siblings.append(_Siblings(start if node.type in _WRAPPERS else None))
@@ -155,13 +156,23 @@ def _read_definition(node: "Node", data: bytes, start: int, level: int) -> _Defi
     """Return what a node defines, if it has a name and a body of several lines."""
     if node.end_point.row == node.start_point.row or (name := _find_name(node)) is None:
         return None
-    line = data.rfind(b"\n", 0, name.end_byte) + 1
+    line = _find_line(data, name.end_byte, name.end_byte - bounds.MAX_TITLE_CHARS)
     head = _BLOCK.sub("", data[line : name.end_byte].decode("utf-8", "replace").strip())
     title = clean_title(_ANNOTATIONS.sub("", head, count=1))
     if not title:
         return None
-    first_line = data.rfind(b"\n", 0, start) + 1
+    first_line = _find_line(data, start, start)
     return _Definition(first_line, node.end_byte, min(level, bounds.MAX_HEADING_LEVEL), title)
+
+
+def _find_line(data: bytes, position: int, default: int) -> int:
+    """Return where the line of a position begins.
+
+    The result is the default where that is farther away than a title is long.
+    """
+    start = max(0, position - bounds.MAX_TITLE_CHARS)
+    newline = data.rfind(b"\n", start, position)
+    return newline + 1 if newline >= 0 or start == 0 else default
 
 
 def _find_name(node: "Node") -> "Node | None":

@@ -201,3 +201,23 @@ def test_find_definitions__every_language_has_a_test() -> None:
     languages = {parse_code(PYTHON if name == "a.py" else OTHERS[name][0], name).media_type for name in names}
     assert languages == set(definitions._GRAMMARS)
     assert find_definitions("", "text/x-python") == []
+
+
+def test_find_definitions__each_type_of_a_group_in_go_has_its_lines() -> None:
+    types = [f"\t// {name} is one.\n\t{name} struct {{\n\t\tn{name} int\n\t}}\n" for name in "AB"]
+    parsed = parse_code("package a\n\ntype (\n" + "\n".join(types) + ")\n", "a.go")
+    assert [heading.title for heading in parsed.headings] == ["A", "B"]
+    assert [find_section(parsed, line) for line in ("A is one", "nA", "B is one", "nB")] == [
+        ("A",),
+        ("A",),
+        ("B",),
+        ("B",),
+    ]
+
+
+def test_find_definitions__do_not_search_a_long_line_again_for_each() -> None:
+    """Each begins where it is, and not with the line, which has all of them."""
+    headings = find_definitions("function f(){" * 1_000 + "\n" + "}" * 1_000, "text/javascript")
+    far = [heading for heading in headings if heading.start > bounds.MAX_TITLE_CHARS]
+    assert [heading.start for heading in far] == [13 * number for number in range(24, 1_000)]
+    assert {heading.title for heading in far} == {"function f"}
