@@ -10,8 +10,9 @@ from kosmos_rag.parsing import bounds, media_types
 from kosmos_rag.parsing.archives.members import is_compressed, is_tar
 from kosmos_rag.parsing.archives.seven_zip import SIGNATURE
 from kosmos_rag.parsing.errors import translate_errors
-from kosmos_rag.parsing.office.encrypted import OLE, is_encrypted_office
-from kosmos_rag.parsing.office.legacy import find_legacy_format, has_stream, legacy_error
+from kosmos_rag.parsing.office import compound
+from kosmos_rag.parsing.office.encrypted import PACKAGE
+from kosmos_rag.parsing.office.legacy import choose_legacy_format, legacy_error
 from kosmos_rag.parsing.pdf.pictures import find_picture_type
 from kosmos_rag.parsing.text.decode import decode, has_escapes
 from kosmos_rag.parsing.text.definitions import has_grammar
@@ -57,6 +58,7 @@ _ZIP_CONTENTS = (  # a member that identifies the format, name
 # SharePoint and similar programs write document2.xml.
 _WORD_MEMBER = re.compile(r"word/document\d*\.xml")
 
+_WORKBOOKS = frozenset({"Workbook", "Book"})
 _INDEX_MEMBER = re.compile(r"(?:[^/]{1,200}/)?index\.html")
 
 _PDF_HEADER = re.compile(rb"%PDF-\d")
@@ -121,7 +123,7 @@ def detect(data: bytes, source: str) -> str:
         return media_types.PDF
     if data.startswith(_ZIP):
         return _type_of_zip(data)
-    if data.startswith(OLE):
+    if data.startswith(compound.SIGNATURE):
         return _type_of_ole(data)
     if data.startswith(_RTF):
         return media_types.RTF
@@ -198,15 +200,16 @@ def _is_confluence(archive: zipfile.ZipFile, members: Collection[str]) -> bool:
 
 def _type_of_ole(data: bytes) -> str:
     """Return the type of a compound file."""
-    if is_encrypted_office(data):
+    streams = compound.list_root_streams(data)
+    if PACKAGE in streams:
         message = "the Office document has a password; add it to ingestion.parsing.passwords, or save it without one"
         raise ParseError("encrypted", message)
-    if (legacy := find_legacy_format(data)) is not None:
-        raise legacy_error(legacy)
-    if has_stream(data, "__properties_version1.0"):
+    if "__properties_version1.0" in streams:
         return media_types.MSG
-    if has_stream(data, "Workbook") or has_stream(data, "Book"):
+    if not _WORKBOOKS.isdisjoint(streams):
         return media_types.XLS
+    if (legacy := choose_legacy_format(streams)) is not None:
+        raise legacy_error(legacy)
     raise _unsupported_error("legacy Office document")
 
 

@@ -5,14 +5,15 @@ from collections.abc import Sequence
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.extras import require_extra
+from kosmos_rag.parsing.office.compound import list_root_streams
 
-OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
-_PACKAGE = "EncryptedPackage".encode("utf-16-le")
+PACKAGE = "EncryptedPackage"
+"""The stream that holds the document."""
 
 
 def is_encrypted_office(data: bytes) -> bool:
     """Return whether data are an Office document with a password."""
-    return data.startswith(OLE) and _PACKAGE in data
+    return PACKAGE in list_root_streams(data)
 
 
 def decrypt_office(data: bytes, passwords: Sequence[str]) -> bytes:

@@ -1,9 +1,11 @@
 """Recognise Office files from the time before 2007, which only LibreOffice converts."""
 
+from collections.abc import Set
 from typing import NamedTuple
 
 from kosmos_rag.core.errors import ParseError
-from kosmos_rag.parsing.office.encrypted import OLE, is_encrypted_office
+from kosmos_rag.parsing.office.compound import list_root_streams
+from kosmos_rag.parsing.office.encrypted import PACKAGE
 
 
 class LegacyFormat(NamedTuple):
@@ -29,14 +31,13 @@ _FORMATS = (
 
 def find_legacy_format(data: bytes) -> LegacyFormat | None:
     """Return the format of a DOC or PPT without password; None for other files."""
-    if not data.startswith(OLE) or is_encrypted_office(data):
-        return None
-    return next((legacy for legacy in _FORMATS if has_stream(data, legacy.stream)), None)
+    streams = list_root_streams(data)
+    return None if PACKAGE in streams else choose_legacy_format(streams)
 
 
-def has_stream(data: bytes, name: str) -> bool:
-    """Return whether a compound file names a stream so, in UTF-16."""
-    return f"{name}\0".encode("utf-16-le") in data
+def choose_legacy_format(streams: Set[str]) -> LegacyFormat | None:
+    """Return the format of a file with these streams, if it is a DOC or PPT."""
+    return next((legacy for legacy in _FORMATS if legacy.stream in streams), None)
 
 
 def legacy_error(legacy: LegacyFormat) -> ParseError:

@@ -7,6 +7,7 @@ import pytest
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.parsing import detect
+from tests.unit.parsing.compound import Storage, compound_file
 
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
 XLSX = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"
@@ -116,7 +117,7 @@ def test_detect__kinds_of_text(text: str, name: str, media_type: str) -> None:
         (b"RIFF\x24\0\0\0WAVEfmt ", "WAVE"),
         (b"SQLite format 3\0", "SQLite"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512), "legacy Office"),
-        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(512) + "WordDocument\0".encode("utf-16-le"), "legacy Word"),
+        (compound_file({"WordDocument": b"text"}), "legacy Word"),
         (make_zip("xl/workbook.bin", "[Content_Types].xml"), "binary Excel"),
         (make_zip("content.xml"), "OpenDocument"),
     ],
@@ -172,7 +173,16 @@ def test_detect__broken_zip_is_corrupt(report_docx: bytes) -> None:
 
 
 def test_detect__office_document_with_password_is_encrypted() -> None:
-    ole = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(504) + "EncryptedPackage".encode("utf-16-le")
     with pytest.raises(ParseError, match="password") as caught:
-        detect(ole, "a.docx")
+        detect(compound_file({"EncryptedPackage": b"secret", "EncryptionInfo": b"key"}), "a.docx")
     assert caught.value.code == "encrypted"
+
+
+@pytest.mark.parametrize("inner", ["WordDocument", "PowerPoint Document", "EncryptedPackage", "Workbook"])
+def test_detect__embedded_files_do_not_decide(inner: str) -> None:
+    attached: Storage = {inner: b"of another file"}
+    message: Storage = {"__properties_version1.0": bytes(32), "__attach_version1.0_#00000000": attached}
+    assert detect(compound_file(message), "a") == "application/vnd.ms-outlook"
+    whole: Storage = {"__properties_version1.0": bytes(32), "__substg1.0_37010102": compound_file(attached)}
+    assert detect(compound_file(whole), "a") == "application/vnd.ms-outlook"
+    assert detect(compound_file({"Workbook": b"sheets", "MBD00012": attached}), "a") == "application/vnd.ms-excel"

@@ -19,15 +19,15 @@ from kosmos_rag.core.config import ParsingSettings
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.parsing import bounds
-from kosmos_rag.parsing.office.encrypted import OLE
 from kosmos_rag.parsing.sandbox import conversion, landlock, seccomp
 from kosmos_rag.parsing.sandbox.client import parse_confined
+from tests.unit.parsing.compound import compound_file
 
 needs_libreoffice = pytest.mark.skipif(
     shutil.which("soffice") is None, reason="needs libreoffice-writer-nogui and libreoffice-impress-nogui"
 )
 ON = ParsingSettings(libreoffice=True)
-BROKEN_DOC = OLE + bytes(512) + "WordDocument\0".encode("utf-16-le")
+BROKEN_DOC = compound_file({"WordDocument": b"no text"})
 
 
 def parse_legacy(data: bytes, settings: ParsingSettings = ON, source: str = "a.doc") -> ParsedDocument:
