@@ -4,11 +4,13 @@ They are the revisions of alembic, in the repository or in the installed package
 from files of their own after the revisions (storage/functions.py).
 """
 
+import logging
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kosmos_rag.core.errors import DatabaseNotReady, KosmosError
+from kosmos_rag.core.errors import DatabaseNotReady, KosmosError, StatementFailed
 from kosmos_rag.core.extras import require_extra
 from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.functions import POLICY_FUNCTIONS, apply_functions, drop_functions
@@ -17,7 +19,9 @@ from kosmos_rag.storage.sql import statement
 if TYPE_CHECKING:
     from alembic.config import Config
     from sqlalchemy import Connection
+    from sqlalchemy import Engine as SqlEngine
 
+_LOG = logging.getLogger(__name__)
 
 SCHEMA = "kosmos"
 BASELINE = "0100"
@@ -28,6 +32,16 @@ REVISION = "0109"
 
 BREAKING: tuple[str, ...] = ("0101", "0103", "0104")
 """Revisions that change or drop what older code uses: older code cannot serve from them. The others only add."""
+
+
+_BLOCKED = frozenset({"55P03", "40P01"})
+"""States of a statement that waited too long for a lock, or was in a deadlock."""
+_PATIENCE_S, _PAUSE_S = 300.0, 1.0
+"""How long a migration begins again, and how long others go first before each."""
+_STILL_BLOCKED = (
+    "other transactions used the tables for {:.0f} s, and nothing was changed ({}); pg_stat_activity names the oldest: "
+    "let backups and maintenance end, and run it again"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,6 +110,9 @@ def migrate(admin_conninfo: str, revision: str = "head") -> Migration:
     One transaction as kosmos_owner: afterwards the database is at `revision`, or unchanged. An upgrade brings the
     functions to their files; a downgrade leaves them to the older code.
 
+    Everybody waits for a table behind a migration that waits for it. So it waits two seconds for a table that another
+    transaction uses, lets the others pass, and begins again, for five minutes.
+
     Raises:
         DatabaseNotReady: this version of the code does not know the revision.
         DatabaseUnavailable: no connection to the server.
@@ -103,14 +120,33 @@ def migrate(admin_conninfo: str, revision: str = "head") -> Migration:
     """
     require_extra("migrate", "migrating a database", "alembic", "sqlalchemy")
     import psycopg
-    from alembic.util import CommandError
-    from sqlalchemy import create_engine, text
-    from sqlalchemy.exc import DBAPIError
+    from sqlalchemy import create_engine
     from sqlalchemy.pool import NullPool
 
     engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(admin_conninfo), poolclass=NullPool)
+    deadline = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            return _migrate_once(engine, revision)
+        except StatementFailed as error:
+            if error.sqlstate not in _BLOCKED:
+                raise
+            if time.monotonic() >= deadline:
+                raise StatementFailed(_STILL_BLOCKED.format(_PATIENCE_S, error), sqlstate=error.sqlstate) from error
+            _LOG.warning(
+                "%s; others go first, and the migration begins again", error, extra={"action": "migration_blocked"}
+            )
+            time.sleep(_PAUSE_S)
+
+
+def _migrate_once(engine: "SqlEngine", revision: str) -> Migration:
+    from alembic.util import CommandError
+    from sqlalchemy import text
+    from sqlalchemy.exc import DBAPIError
+
     with translate_errors(), engine.begin() as connection:
         connection.execute(text(statement("lock_provisioning")))
+        connection.execute(text(statement("limit_lock_waits")))
         connection.execute(text(statement("set_owner_role")))
         connection.execute(text(statement("set_sequential_mode")))
         before = _current(connection)

@@ -30,6 +30,10 @@ SELECT r.rolname::text
    AND NOT pg_has_role(r.oid, (SELECT o.oid FROM pg_catalog.pg_roles o WHERE o.rolname = 'kosmos_owner'), 'MEMBER')
  ORDER BY 1
 
+-- name: limit_lock_waits
+-- Whoever asks for a table waits behind a statement that waits for it.
+SET LOCAL lock_timeout = '2s'
+
 -- name: set_owner_role
 -- Migrations run as the owner until their transaction ends: the owner owns what they create.
 SET LOCAL ROLE kosmos_owner

@@ -5,6 +5,9 @@ import math
 import random
 import subprocess
 import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import UUID
 
@@ -23,6 +26,7 @@ from kosmos_rag.storage import migrate as migrate_module
 from kosmos_rag.storage.migrate import BREAKING, REVISION, head, script_location
 from kosmos_rag.storage.setup import set_up
 from kosmos_rag.storage.tables import metadata
+from tests.integration.apps.http.serving import eventually
 from tests.revisions import add_revision
 
 
@@ -189,6 +193,41 @@ def test_upgrade__that_breaks_older_code_writes_down_which_code_can_serve(
     assert set_up(database, REVISION).after == REVISION
     assert _oldest_code(url) == max(BREAKING, default=None)
     assert _answers(settings) == []
+
+
+@contextmanager
+def _used_table(url: str) -> Iterator[None]:
+    """Use a table until the block ends, as a backup does."""
+    with psycopg.connect(url) as backup:
+        backup.execute("LOCK TABLE kosmos.documents IN ACCESS SHARE MODE")
+        yield
+
+
+def _is_waited_for(url: str) -> bool:
+    query = "SELECT EXISTS (SELECT FROM pg_locks WHERE relation = 'kosmos.documents'::regclass AND NOT granted)"
+    with psycopg.connect(url) as connection:
+        return connection.execute(query).fetchone() == (True,)
+
+
+def test_upgrade__that_waits_for_a_table_lets_questions_pass(database: DatabaseSettings, later_revision: str) -> None:
+    url = database.admin_url or ""
+    with ThreadPoolExecutor(1) as pool:
+        with _used_table(url):
+            upgrade = pool.submit(set_up, database)
+            eventually(lambda: _is_waited_for(url))
+            with psycopg.connect(url, options="-c statement_timeout=30s") as reader:
+                reader.execute("SELECT count(*) FROM kosmos.documents")
+            assert not upgrade.done()
+        assert upgrade.result().after == later_revision
+
+
+def test_upgrade__that_waits_for_a_table_in_vain_changes_nothing(
+    database: DatabaseSettings, later_revision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrate_module, "_PATIENCE_S", 0.0)
+    with _used_table(database.admin_url or ""), pytest.raises(StatementFailed, match="other transactions used the"):
+        set_up(database)
+    assert set_up(database).before == REVISION
 
 
 def test_downgrade__that_fails_leaves_everything_as_it_was(
