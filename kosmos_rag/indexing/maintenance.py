@@ -6,15 +6,13 @@ maintenance removes what a crash leaves behind.
 """
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kosmos_rag.core.config import Settings
-from kosmos_rag.core.errors import IndexLocked
 from kosmos_rag.core.types import IndexEvent, IndexInfo, Space
 from kosmos_rag.indexing.ann_maintenance import VectorIndexMaintenance
 from kosmos_rag.indexing.catalog import IndexRecord
@@ -23,10 +21,9 @@ from kosmos_rag.indexing.known_items import KnownItemsMaintenance
 from kosmos_rag.indexing.recall import sample_queries
 from kosmos_rag.indexing.segment_maintenance import SegmentMaintenance
 from kosmos_rag.indexing.status import index_status
-from kosmos_rag.indexing.transactions import ensure_lock_release, maintenance_transaction
+from kosmos_rag.indexing.transactions import maintenance_lock, maintenance_transaction
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import SpaceStore, TenantRef
 
 Progress = Callable[[str], None]
@@ -61,7 +58,7 @@ class IndexMaintenance:
         Raises IndexLocked while other maintenance of the tenant runs, ConfigError without `database.admin_url` if a
         vector index is due, EmbeddingSpaceMismatch and ModelUnavailable if it cannot be measured, DatabaseError.
         """
-        with self._lock_indexes(tenant):
+        with maintenance_lock(self._database, tenant):
             self._vectors.clean_up(tenant, progress)
             self._segments.pack(tenant, progress)
             self._segments.merge(tenant, progress, everything=False)
@@ -88,7 +85,7 @@ class IndexMaintenance:
 
     def rebuild(self, tenant: TenantRef, progress: Progress) -> list[IndexInfo]:
         """Rebuild all indexes, due or not. Raises what `build` raises."""
-        with self._lock_indexes(tenant):
+        with maintenance_lock(self._database, tenant):
             self._vectors.clean_up(tenant, progress)
             self._segments.pack(tenant, progress)
             self._segments.merge(tenant, progress, everything=True)
@@ -102,7 +99,7 @@ class IndexMaintenance:
 
         Raises what `build` raises.
         """
-        with self._lock_indexes(tenant):
+        with maintenance_lock(self._database, tenant):
             if (space := self._live_space(tenant)) is not None:
                 self._vectors.tune(tenant, space, progress)
         return self.status(tenant)
@@ -136,7 +133,7 @@ class IndexMaintenance:
             reason: The measurement, for the log.
             progress: Called with one line for each step.
         """
-        with self._lock_indexes(tenant):
+        with maintenance_lock(self._database, tenant):
             space = self._live_space(tenant)
             return None if space is None else self._vectors.repair(tenant, space, queries, reason, progress)
 
@@ -150,7 +147,7 @@ class IndexMaintenance:
             space: The embedding space.
             progress: Receives one line for each step.
         """
-        with self._lock_indexes(tenant):
+        with maintenance_lock(self._database, tenant):
             self._vectors.clean_up(tenant, progress)
             before = self._vectors.ready_index(tenant, space)
             self._vectors.build(tenant, space, progress)
@@ -168,7 +165,7 @@ class IndexMaintenance:
             space: The embedding space.
             progress: Receives one line for each step.
         """
-        with self._lock_indexes(tenant):
+        with maintenance_lock(self._database, tenant):
             self._vectors.clean_up(tenant, progress)
             self._vectors.drop_space(tenant, space)
 
@@ -177,23 +174,12 @@ class IndexMaintenance:
 
         Raises IndexLocked, DatabaseError, and ConfigError if there is one.
         """
-        with self._lock_indexes(tenant):
+        with maintenance_lock(self._database, tenant):
             self._vectors.clean_up(tenant, lambda _: None)
             with maintenance_transaction(self._database, tenant) as connection:
                 spaces = SpaceStore(connection, tenant.id).list()
             for stored in spaces:
                 self._vectors.drop_space(tenant, stored.space)
-
-    @contextmanager
-    def _lock_indexes(self, tenant: TenantRef) -> Iterator[None]:
-        with self._database.worker.session() as session:
-            row = session.execute(statement("try_maintenance_lock"), {"tenant_id": tenant.id}).fetchone()
-            if row != (True,):
-                raise IndexLocked(
-                    f"the indexes of tenant {tenant.name} are being worked on by another process; try again later"
-                )
-            with ensure_lock_release(session, tenant.id):
-                yield
 
     def _live_space(self, tenant: TenantRef) -> Space | None:
         with maintenance_transaction(self._database, tenant) as connection:

@@ -154,7 +154,7 @@ def _require_no_overlap(connection: psycopg.Connection, tenant_id: uuid.UUID, se
 
     By packing or merging them in the meantime.
 
-    The lock of a maintenance ends with its session, and its last transaction may end a moment later.
+    The lock of a maintenance ends with a lost connection, and its last transaction may end a moment later.
     """
     sequences = _sequences(segment)
     for other in list_indexes(connection, tenant_id):

@@ -1,11 +1,13 @@
-"""Transactions of maintenance: without a statement timeout, and with publications locked out."""
+"""Transactions of maintenance: without a statement timeout, with publications locked out, with a lock."""
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from typing import LiteralString
 
 import psycopg
 
+from kosmos_rag.core.errors import IndexLocked
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
@@ -34,12 +36,40 @@ def exclusive_transaction(database: Database, tenant: TenantRef) -> Iterator[psy
 
 
 @contextmanager
+def maintenance_lock(database: Database, tenant: TenantRef) -> Iterator[None]:
+    """Hold the maintenance lock of a tenant.
+
+    A transaction of its own holds it, so that a pooler cannot give the session with it to another client.
+
+    Raises IndexLocked, DatabaseError.
+    """
+    values = {"tenant_id": tenant.id}
+    with database.worker.session() as session:
+        session.execute(statement("begin_maintenance"))
+        session.execute(statement("no_transaction_timeouts"))
+        if session.execute(statement("try_maintenance_lock_of_transaction"), values).fetchone() != (True,):
+            raise IndexLocked(
+                f"the indexes of tenant {tenant.name} are being worked on by another process; try again later"
+            )
+        with _released_at_end(session, statement("commit")):
+            yield
+
+
+@contextmanager
 def ensure_lock_release(session: psycopg.Connection, tenant_id: uuid.UUID) -> Iterator[None]:
-    """Release the maintenance lock at the end, also after an error."""
+    """Release the maintenance lock of a session at the end, also after an error."""
+    with _released_at_end(session, statement("release_maintenance_lock"), {"tenant_id": tenant_id}):
+        yield
+
+
+@contextmanager
+def _released_at_end(
+    session: psycopg.Connection, release: LiteralString, values: Mapping[str, object] | None = None
+) -> Iterator[None]:
     try:
         yield
     finally:
         # The server releases the locks of a closed session only when it notices the end: the next maintenance, at once
         # after this one, would be refused. A session that is lost has no lock to release.
         with suppress(psycopg.OperationalError):
-            session.execute(statement("release_maintenance_lock"), {"tenant_id": tenant_id})
+            session.execute(release, values)

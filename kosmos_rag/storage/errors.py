@@ -41,6 +41,11 @@ def _unavailable(error: psycopg.OperationalError) -> DatabaseUnavailable:
         remedy = "check user and password of database.url"
     elif "does not exist" in reason:
         remedy = "create it, or correct database.url"
+    elif "startup parameter" in reason:
+        remedy = (
+            "a pooler refuses the timeouts of the connection: set ignore_startup_parameters = options in PgBouncer "
+            "(docs/how-to/pgbouncer.md), or name the server's own address"
+        )
     else:
         remedy = "check that the server runs and that database.url names it; `kosmos-rag doctor` says more"
     return DatabaseUnavailable(f"cannot connect to PostgreSQL: {reason}; {remedy}")

@@ -318,7 +318,7 @@ class ConnectionPool:
 
     @contextmanager
     def session(self) -> Iterator[psycopg.Connection]:
-        """Open a dedicated connection outside transactions, for locks that a session holds.
+        """Open a dedicated connection outside transactions, for a lock or for notifications.
 
         Raises DatabaseUnavailable, DatabaseNotReady.
         """

@@ -1,15 +1,9 @@
 """Searches and publications by way of PgBouncer in transaction mode, in front of a node."""
 
-import os
-import shutil
-import subprocess
-import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psycopg
 import pytest
 
 from benchmarks.citus_cluster import LocalCluster
@@ -18,61 +12,31 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.provision import APP, WORKER
 from tests.citus.load import tenants_by_port
 from tests.conftest import PASSWORD
+from tests.pgbouncer import find_pgbouncer, running_pgbouncer
 
 PORT = 16432
-_CONFIGURATION = """
-[databases]
-kosmos = host=127.0.0.1 port={port}
-[pgbouncer]
-listen_addr = 127.0.0.1
-listen_port = {own_port}
-unix_socket_dir =
-auth_type = plain
-auth_file = {folder}/users
-pool_mode = transaction
-default_pool_size = 2
-ignore_startup_parameters = options
-server_tls_sslmode = {tls}
-admin_users = postgres
-"""
 
 
 @pytest.fixture
 def port(local: LocalCluster, tmp_path: Path) -> Iterator[int]:
     """The port of the node that PgBouncer is in front of."""
-    program = shutil.which("pgbouncer") or shutil.which("pgbouncer", path="/usr/sbin")
-    if program is None:
+    if find_pgbouncer() is None:
         pytest.skip("pgbouncer is not installed")
-    folder, node = tmp_path, local.workers[0]
-    users = "".join(f'"{role}" "{PASSWORD}"\n' for role in (APP, WORKER, "postgres"))
-    (folder / "users").write_text(users)
-    text = _CONFIGURATION.format(
-        port=node.port, own_port=PORT, folder=folder, tls="require" if local.tls else "disable"
-    )
-    (folder / "pgbouncer.ini").write_text(text)
-    # With pytest-xdist there is one more of them.
-    temporary = Path(tempfile.gettempdir())
-    parents = [parent for parent in folder.parents if temporary in parent.parents]
-    for path in (folder, *parents, folder / "users", folder / "pgbouncer.ini"):
-        path.chmod(0o755)
-    command = [program, str(folder / "pgbouncer.ini")]
-    with (
-        (folder / "log").open("w") as log,
-        subprocess.Popen(command, stdout=log, stderr=log, user="nobody" if os.geteuid() == 0 else None) as started,
+    node = local.workers[0]
+    (tmp_path / "users").write_text("".join(f'"{role}" "{PASSWORD}"\n' for role in (APP, WORKER, "postgres")))
+    with running_pgbouncer(
+        tmp_path,
+        {
+            "auth_type": "plain",
+            "auth_file": tmp_path / "users",
+            "default_pool_size": 2,
+            "server_tls_sslmode": "require" if local.tls else "disable",
+        },
+        server=f"host=127.0.0.1 port={node.port}",
+        url=f"postgresql://{APP}:{PASSWORD}@127.0.0.1:{{port}}/kosmos?sslmode=disable",
+        port=PORT,
     ):
-        try:
-            url = f"postgresql://{APP}:{PASSWORD}@127.0.0.1:{PORT}/kosmos?sslmode=disable"
-            deadline = time.monotonic() + 30
-            while True:
-                try:
-                    psycopg.connect(url).close()
-                    break
-                except psycopg.OperationalError:
-                    assert time.monotonic() < deadline, (folder / "log").read_text()
-                    time.sleep(0.1)
-            yield node.port
-        finally:
-            started.terminate()
+        yield node.port
 
 
 def test_node__is_used_by_way_of_pgbouncer(port: int, settings: Settings) -> None:

@@ -2,6 +2,21 @@
 -- One maintenance of a tenant at a time. The session holds the lock: a killed process releases it.
 SELECT pg_try_advisory_lock(hashtextextended('kosmos:indexes:' || %(tenant_id)s::uuid::text, 0))
 
+-- name: begin_maintenance
+-- A transaction that holds the lock and waits for the work of others. It has no snapshot between its statements, so it
+-- holds up neither VACUUM nor CREATE INDEX CONCURRENTLY.
+BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY
+
+-- name: no_transaction_timeouts
+-- `transaction_timeout` came with PostgreSQL 17.
+SELECT set_config(s.name, '0', true)
+  FROM pg_catalog.pg_settings s
+ WHERE s.name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')
+
+-- name: try_maintenance_lock_of_transaction
+-- The same lock until the transaction ends, also behind a pooler that gives each transaction another session.
+SELECT pg_try_advisory_xact_lock(hashtextextended('kosmos:indexes:' || %(tenant_id)s::uuid::text, 0))
+
 -- name: release_maintenance_lock
 SELECT pg_advisory_unlock(hashtextextended('kosmos:indexes:' || %(tenant_id)s::uuid::text, 0))
 
