@@ -11,7 +11,7 @@ PEERS_STAMP := $(PEERS_VENV)/.installed
 PARSERS_VENV := .venv-parsers
 PARSERS_STAMP := $(PARSERS_VENV)/.installed
 
-.PHONY: demo demo-corporate test lint test-slow test-reliability test-simulation test-citus test-console client-typescript console-images check dist lock sbom bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-filters bench-analytics bench-corporate bench-permissions bench-citus bench-audit bench-console bench-schema bench-schema-full bench-service bench-fairness bench-slo bench-start docs models-mpnet clean
+.PHONY: demo demo-corporate test lint test-slow test-reliability test-simulation test-pgbouncer test-citus test-console client-typescript console-images check dist lock sbom bench bench-quality bench-docs bench-ingest bench-parsing bench-answers bench-keyword bench-reranker bench-scale bench-filters bench-analytics bench-corporate bench-permissions bench-citus bench-audit bench-console bench-schema bench-schema-full bench-service bench-fairness bench-slo bench-start docs models-mpnet clean
 
 # What pip installs PyTorch with, for the tests and benchmarks. On Linux the public index has builds for NVIDIA GPUs alone, which
 # take several gigabytes. pytorch.org/get-started has the address of the index of builds for processors:
@@ -90,6 +90,10 @@ test-reliability: $(STAMP)
 SEEDS ?= 0:10000
 test-simulation: $(STAMP)
 	KOSMOS_TEST_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n 4 -m "not slow" tests/simulation
+
+# The quick tests by way of PgBouncer in transaction mode, which must be installed. What needs a session is skipped.
+test-pgbouncer: $(STAMP) $(COMPILED_TESTS)
+	KOSMOS_TEST_PGBOUNCER=1 $(BIN)/python -m pytest -m "not slow" -n 4 --dist loadfile --no-loadscope-reorder
 
 # KOSMOS_TEST_CITUS_BIN=FOLDER with the programs of a PostgreSQL that has Citus and pgvector: the tests start three servers.
 # Or KOSMOS_TEST_CITUS_URL=postgresql://… of a coordinator's administrator, which deploy/citus starts; what stops servers

@@ -7,7 +7,8 @@ rows: it has the one database of its process that is emptied before each. With `
 whatever else it asks for.
 
 The server: KOSMOS_TEST_DATABASE_URL (an administrator's), else a pgvector container with KOSMOS_TEST_DOCKER=1, else
-the embedded one.
+the embedded one. With KOSMOS_TEST_PGBOUNCER=1 the roles that serve reach the embedded server by way of PgBouncer in
+transaction mode; tests marked `direct_connection` are skipped.
 """
 
 import atexit
@@ -44,10 +45,12 @@ from kosmos_rag.storage.provision import APP, WORKER, create_database, provision
 from kosmos_rag.storage.tables import metadata
 from tests.catalogue_checks import check_catalogue_once
 from tests.certificates import read_certificates_once
+from tests.pgbouncer import find_pgbouncer, running_pgbouncer
 from tests.property_examples import register_profiles
 
 PASSWORD = "kosmos-test"
 MEMORY = Path("/dev/shm")
+PGBOUNCER = os.environ.get("KOSMOS_TEST_PGBOUNCER") == "1"
 
 register_profiles()
 
@@ -116,6 +119,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         raise pytest.UsageError(f"LONGEST_FIRST in tests/conftest.py names no module: {', '.join(missing)}")
     ranks = {TESTS / name: rank for rank, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
+    if PGBOUNCER:
+        _skip_direct_connection(items)
+
+
+def _skip_direct_connection(items: list[pytest.Item]) -> None:
+    """Skip the tests that no pooler in transaction mode can serve, with their reasons."""
+    if find_pgbouncer() is None:
+        raise pytest.UsageError("KOSMOS_TEST_PGBOUNCER is set, and pgbouncer is not installed")
+    for item in items:
+        if (marker := item.get_closest_marker("direct_connection")) is not None:
+            item.add_marker(pytest.mark.skip(reason=f"not by way of PgBouncer: {marker.args[0]}"))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
@@ -156,9 +170,13 @@ class Server:
     admin: str
     folder: Path | None = None
     """Of an embedded server, which the processes of a run share; None for another."""
+    pooler_port: int | None = None
+    """Of a PgBouncer in front of the server; None without one."""
 
     def url(self, database: str, role: str | None = None) -> str:
         """The address of one database, as the administrator or as one of our roles."""
+        if role is not None and self.pooler_port is not None:
+            return f"postgresql://{role}:{PASSWORD}@127.0.0.1:{self.pooler_port}/{database}?sslmode=disable"
         parts = urlsplit(self.admin)
         host = parts.netloc.rpartition("@")[2]
         user = parts.netloc.rpartition("@")[0] if role is None else f"{role}:{PASSWORD}"
@@ -188,7 +206,28 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
             patch.setattr(psutil, "virtual_memory", lambda: SimpleNamespace(total=0))
             patch.setattr(embedded, "_configure", partial(_configure, embedded._configure))
             running = embedded.start(folder / "data")
-        yield Server(admin=running.conninfo("postgres", "postgres"), folder=folder)
+        with _pooler(running, tmp_path_factory) as port:
+            yield Server(admin=running.conninfo("postgres", "postgres"), folder=folder, pooler_port=port)
+
+
+@contextmanager
+def _pooler(running: embedded.EmbeddedServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[int | None]:
+    """Run a PgBouncer of this process in front of a server, if KOSMOS_TEST_PGBOUNCER says so; gives its port."""
+    if not PGBOUNCER:
+        yield None
+        return
+    with running_pgbouncer(
+        tmp_path_factory.mktemp("pgbouncer"),
+        {
+            "auth_type": "trust",  # as the server itself, whose socket nobody else may open
+            "auth_user": "postgres",
+            "auth_query": "SELECT rolname, rolpassword FROM pg_authid WHERE rolname = $1",
+        },
+        server=f"host={running.socket_dir} port={running.port}",
+        url="postgresql://postgres@127.0.0.1:{port}/postgres?sslmode=disable",
+        user=running.data_dir.stat().st_uid,
+    ) as port:
+        yield port
 
 
 def _configure(configure: Callable[[Path], None], data_dir: Path) -> None:

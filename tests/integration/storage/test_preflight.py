@@ -497,7 +497,11 @@ def test_writing__without_a_worker_address_says_so(settings: Settings, database:
     ("change", "finding"),
     [
         ({"port": "1"}, "check that the server runs"),
-        ({"database": "kosmos_nowhere"}, "does not exist; create it"),
+        pytest.param(
+            {"database": "kosmos_nowhere"},
+            "does not exist; create it",
+            marks=pytest.mark.direct_connection("the pooler tries until the connection's time is over"),
+        ),
     ],
 )
 def test_absent_server__is_in_the_message(
@@ -511,6 +515,7 @@ def test_absent_server__is_in_the_message(
         _ask(settings.model_copy(update={"database": unreachable}))
 
 
+@pytest.mark.direct_connection("the pooler has the server's password of each role, and compares none")
 def test_wrong_password__is_in_the_message(settings: Settings, database: DatabaseSettings) -> None:
     with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
         row = connection.execute("SHOW hba_file").fetchone()
@@ -542,6 +547,7 @@ def test_preflight__after_migrating_down_to_nothing_says_what_to_do(
         _ask(settings)
 
 
+@pytest.mark.direct_connection("the pooler waits for the server, and then says so in its own words")
 def test_stopped_server__is_in_the_message_of_an_open_engine(
     settings: Settings, database: DatabaseSettings, server: Any
 ) -> None:
