@@ -65,7 +65,7 @@ def _name(page: Path) -> str:
 
 
 def test_blocks__have_a_language_that_a_test_checks() -> None:
-    checked = {"sh", "python", "yaml", "json", "sql", "ini"}
+    checked = {"sh", "python", "yaml", "json", "sql", "ini", "hcl"}
     unchecked = [f"{_name(page)}: {language!r}" for page, language, _ in _blocks() if language not in checked | SHOWN]
     assert unchecked == []
     missing = [test for test in OF_OTHER_TESTS.values() if not (ROOT / "tests" / test).is_file()]
@@ -135,6 +135,19 @@ def test_json__is_valid() -> None:
 def test_ini__is_read() -> None:
     for _, _, text in _blocks("ini"):
         configparser.ConfigParser().read_string(f"[pgbouncer]\n{text}")
+
+
+def test_hcl__uses_what_it_declares() -> None:
+    """Not what a provider takes: `terraform validate` needs each provider."""
+    for page, _, text in _blocks("hcl"):
+        code = re.sub(r"#.*", "", text)
+        assert all(code.count(left) == code.count(right) for left, right in ("{}", "[]", "()")), _name(page)
+        resources = {f"{kind}.{name}" for kind, name in re.findall(r'^resource "(\w+)" "(\w+)" \{', code, re.MULTILINE)}
+        variables = {f"var.{name}" for name in re.findall(r'^variable "(\w+)" \{', code, re.MULTILINE)}
+        kinds = {resource.partition(".")[0] for resource in resources}
+        references = {name for name in re.findall(r"\b(\w+\.\w+)", code) if name.partition(".")[0] in {"var", *kinds}}
+        assert references - resources == variables, _name(page)
+        assert references <= resources | variables, _name(page)
 
 
 def test_sql__runs(settings: Settings) -> None:
