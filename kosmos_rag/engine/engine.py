@@ -24,10 +24,11 @@ from kosmos_rag.engine.api_keys import KeyReader
 from kosmos_rag.engine.background import BackgroundQueue
 from kosmos_rag.engine.collections import CollectionPipelines, Collections, PipelineCache
 from kosmos_rag.engine.components import EngineComponents
+from kosmos_rag.engine.directory import DirectoryReader
 from kosmos_rag.engine.models import EngineModels
 from kosmos_rag.engine.page_images import PageImages
 from kosmos_rag.engine.query import QueryHandler
-from kosmos_rag.engine.query_hooks import HookContext, HookFactory, Membership, Treatment, load_query_hooks
+from kosmos_rag.engine.query_hooks import HookContext, HookFactory, Treatment, load_query_hooks
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.indexing.maintenance import IndexMaintenance
 from kosmos_rag.indexing.reembedding.migration import Reembedding
@@ -250,19 +251,6 @@ class Engine:
         """Whether a wing knows the groups of readers."""
         return self._components.directory is not None
 
-    def find_membership(self, name: str, subject: str) -> Membership | None:
-        """Return the groups of a reader now; None where no directory knows the reader. Raises DatabaseError.
-
-        Args:
-            name: Name of the tenant.
-            subject: The reader, as the caller authenticated it.
-        """
-        if self._components.directory is None:
-            return None
-        owner = tenant(name)
-        with self._database.app.transaction(owner.id, ()) as connection:
-            return self._components.directory.find(connection, owner, subject)
-
     @property
     def database(self) -> Database:
         """The connections of the engine, for the worker; faces and wings work through `tenant`."""
@@ -319,6 +307,15 @@ class Engine:
     def open_key_reader(self, connections: int) -> KeyReader:
         """Open a reader of API keys with connections of its own; the caller closes it."""
         return KeyReader(self._database.open_reader_pool(size=connections))
+
+    def open_directory_reader(self, connections: int) -> DirectoryReader:
+        """Open a reader of the groups of readers; the caller closes it.
+
+        It has connections of its own. Raises RequestError where no wing knows the groups.
+        """
+        if self._components.directory is None:
+            raise RequestError("no directory is enabled; set scim.enabled")
+        return DirectoryReader(self._database.open_reader_pool(size=connections), self._components.directory)
 
     def purge_files(self) -> None:
         """Rewrite the files of the database, to remove erased rows physically.

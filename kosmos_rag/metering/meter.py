@@ -164,7 +164,7 @@ class BufferedMeter:
                     return
 
     def _keep_recent(self, owner: TenantRef) -> None:
-        """Keep the last day of a tenant without a document, one row of each account and hour.
+        """Keep the last day of a tenant without a document, joined by account and hour.
 
         Work on the first document is used before the tenant exists, and belongs on its bill.
         """

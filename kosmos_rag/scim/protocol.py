@@ -14,6 +14,7 @@ from scim2_models import (
     ETag,
     Filter,
     Group,
+    InvalidFilterException,
     InvalidSyntaxException,
     ListResponse,
     Patch,
@@ -21,6 +22,7 @@ from scim2_models import (
     ResponseParameters,
     SCIMException,
     ScimPolicy,
+    SearchRequest,
     ServiceProviderConfig,
     Sort,
     User,
@@ -103,6 +105,20 @@ def _check_operation(operation: Any) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", operation)
 
 
+def parse_search(model: type[Any], body: Any) -> SearchRequest[Any]:
+    """Return the search of a body. Raises SCIMException, ValidationError.
+
+    Args:
+        model: The class of the resources.
+        body: The parsed JSON.
+    """
+    for name, value in _require_object(body).items():
+        if name.casefold() == "filter" and len(str(value)) > MAX_FILTER:
+            raise InvalidFilterException(detail=f"the filter is longer than {MAX_FILTER} characters")
+    with LENIENT:
+        return SearchRequest[model].model_validate(body, scim_ctx=Context.SEARCH_REQUEST)  # type: ignore[valid-type]
+
+
 def parse_selection(model: type[Any], attributes: str | None, excluded: str | None) -> ResponseParameters[Any] | None:
     """Return the attributes that an answer has; None for all. Raises SCIMException, ValidationError.
 
@@ -126,23 +142,23 @@ def dump(resource: Any, context: Context, selection: ResponseParameters[Any] | N
     return dumped
 
 
-def build_page(
+def build_list(
     model: type[Resource],
     resources: list[Resource],
+    *,
     start: int,
-    count: int,
+    total: int,
     selection: ResponseParameters[Any] | None = None,
 ) -> dict[str, Any]:
-    """Return one page of resources as a ListResponse.
+    """Return a page of resources as a ListResponse.
 
     Args:
         start: Number of the first one, from 1.
-        count: Most resources of the page.
+        total: Number of the resources of all pages.
         selection: The attributes of each resource; None for all.
     """
-    page = resources[start - 1 : start - 1 + count]
     response = ListResponse[model](  # type: ignore[valid-type]
-        total_results=len(resources), start_index=start, items_per_page=len(page), resources=page
+        total_results=total, start_index=start, items_per_page=len(resources), resources=resources
     )
     return dump(response, Context.RESOURCE_QUERY_RESPONSE, selection)
 

@@ -1,6 +1,6 @@
 """The routes of SCIM 2.0."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
@@ -17,8 +17,10 @@ from scim2_models import (
     ResponseParameters,
     Schema,
     SCIMException,
+    ScimFilter,
     User,
 )
+from starlette.convertors import StringConvertor, register_url_convertor
 
 from kosmos_rag.apps.http.toolkit.dependencies import Administrator, Caller
 from kosmos_rag.apps.http.toolkit.wing import HttpWing
@@ -29,10 +31,11 @@ from kosmos_rag.scim.protocol import (
     MEDIA_TYPE,
     apply_patch,
     build_config,
-    build_page,
+    build_list,
     describe_error,
     dump,
     parse_resource,
+    parse_search,
     parse_selection,
 )
 from kosmos_rag.scim.settings import ScimSettings
@@ -40,6 +43,8 @@ from kosmos_rag.scim.store import EnterpriseAccount, ScimStore
 from kosmos_rag.scim.texts import check_texts
 
 _MODELS: dict[str, type[Any]] = {"Users": EnterpriseAccount, "Groups": Group}
+_RESOURCE_TYPES = {name[:-1]: ResourceType.from_resource(model) for name, model in _MODELS.items()}
+_SCHEMAS = {str(each.id): each for each in (model.to_schema() for model in (User, EnterpriseUser, Group))}
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
 
 
@@ -64,9 +69,16 @@ router = APIRouter(prefix="/scim/v2", route_class=ScimRoute, include_in_schema=F
 IfMatch = Annotated[str | None, Header(max_length=MAX_FILTER)]
 
 
+class _KindConvertor(StringConvertor):
+    """The part of a path that names a kind of resources."""
+
+    regex = "|".join(_MODELS)
+
+
+register_url_convertor("scim_kind", _KindConvertor())
+
+
 def _select_model(kind: str) -> type[Any]:
-    if kind not in _MODELS:
-        raise NotFound(f"there is no endpoint {kind[:60]!r}; use Users or Groups")
     return _MODELS[kind]
 
 
@@ -106,6 +118,17 @@ def _answer(resource: Any, context: Context, status: int, selection: ResponsePar
     return JSONResponse(body, status, media_type=MEDIA_TYPE, headers=headers)
 
 
+def _answer_definitions(model: type[Any], definitions: list[Any]) -> Response:
+    listed = ListResponse[model](total_results=len(definitions), resources=definitions)  # type: ignore[valid-type]
+    return JSONResponse(dump(listed, Context.RESOURCE_QUERY_RESPONSE), media_type=MEDIA_TYPE)
+
+
+def _answer_definition(definitions: Mapping[str, Any], name: str) -> Response:
+    if name not in definitions:
+        raise NotFound(f"there is no {name[:100]!r}; use one of {', '.join(definitions)}")
+    return JSONResponse(dump(definitions[name], Context.RESOURCE_QUERY_RESPONSE), media_type=MEDIA_TYPE)
+
+
 @router.get("/ServiceProviderConfig")
 async def service_provider_config(request: Request, caller: Administrator) -> Response:
     """Show what the interface supports."""
@@ -117,21 +140,31 @@ async def service_provider_config(request: Request, caller: Administrator) -> Re
 async def resource_types(request: Request, caller: Administrator) -> Response:
     """List the types of resources."""
     _open(caller, request)
-    types = [ResourceType.from_resource(model) for model in _MODELS.values()]
-    listed = ListResponse[ResourceType](total_results=len(types), resources=types)
-    return JSONResponse(dump(listed, Context.RESOURCE_QUERY_RESPONSE), media_type=MEDIA_TYPE)
+    return _answer_definitions(ResourceType, list(_RESOURCE_TYPES.values()))
+
+
+@router.get("/ResourceTypes/{name}")
+async def resource_type(request: Request, name: str, caller: Administrator) -> Response:
+    """Return a type of resources by its name."""
+    _open(caller, request)
+    return _answer_definition(_RESOURCE_TYPES, name)
 
 
 @router.get("/Schemas")
 async def schemas(request: Request, caller: Administrator) -> Response:
     """List the schemas of the resources."""
     _open(caller, request)
-    definitions = [model.to_schema() for model in (User, EnterpriseUser, Group)]
-    listed = ListResponse[Schema](total_results=len(definitions), resources=definitions)
-    return JSONResponse(dump(listed, Context.RESOURCE_QUERY_RESPONSE), media_type=MEDIA_TYPE)
+    return _answer_definitions(Schema, list(_SCHEMAS.values()))
 
 
-@router.get("/{kind}")
+@router.get("/Schemas/{name}")
+async def schema(request: Request, name: str, caller: Administrator) -> Response:
+    """Return a schema by its URN."""
+    _open(caller, request)
+    return _answer_definition(_SCHEMAS, name)
+
+
+@router.get("/{kind:scim_kind}")
 async def find(
     request: Request,
     model: Model,
@@ -142,14 +175,36 @@ async def find(
     count: Annotated[int | None, Query()] = None,
 ) -> Response:
     """List users or groups by a filter, a page at a time."""
+    parsed = None if condition is None else ScimFilter[model](condition)  # type: ignore[valid-type]
+    return await _list(caller, request, model, selection, condition=parsed, start=start, count=count)
+
+
+@router.post("/{kind:scim_kind}/.search")
+async def search(request: Request, model: Model, caller: Administrator) -> Response:
+    """List users or groups by a filter that the body contains, and no log of addresses."""
+    body = parse_search(model, await _read_body(request))
+    start = 1 if body.start_index is None else body.start_index
+    return await _list(caller, request, model, body, condition=body.filter, start=start, count=body.count)
+
+
+async def _list(
+    caller: Administrator,
+    request: Request,
+    model: type[Any],
+    selection: ResponseParameters[Any] | None,
+    *,
+    condition: ScimFilter[Any] | None,
+    start: int,
+    count: int | None,
+) -> Response:
     most = caller.service.settings.section(ScimSettings).max_page
-    resources = await caller.run(_open(caller, request).find, model, condition)
     size = most if count is None else min(max(count, 0), most)
-    body = build_page(model, resources, max(start, 1), size, selection)
+    page = await caller.run(_open(caller, request).find, model, condition, start=max(start, 1), count=size)
+    body = build_list(model, page.resources, start=page.start, total=page.total, selection=selection)
     return JSONResponse(body, media_type=MEDIA_TYPE)
 
 
-@router.post("/{kind}")
+@router.post("/{kind:scim_kind}")
 async def create(request: Request, model: Model, caller: Administrator, selection: Selected) -> Response:
     """Create a user or group."""
     store = _open(caller, request)
@@ -158,14 +213,14 @@ async def create(request: Request, model: Model, caller: Administrator, selectio
     return _answer(created, Context.RESOURCE_CREATION_RESPONSE, 201, selection)
 
 
-@router.get("/{kind}/{resource_id}")
+@router.get("/{kind:scim_kind}/{resource_id}")
 async def get(request: Request, resource_id: str, model: Model, caller: Administrator, selection: Selected) -> Response:
     """Return a user or group."""
     resource = await caller.run(_open(caller, request).get, model, resource_id)
     return _answer(resource, Context.RESOURCE_QUERY_RESPONSE, 200, selection)
 
 
-@router.put("/{kind}/{resource_id}")
+@router.put("/{kind:scim_kind}/{resource_id}")
 async def replace(
     request: Request,
     resource_id: str,
@@ -182,7 +237,7 @@ async def replace(
     return _answer(replaced, Context.RESOURCE_REPLACEMENT_RESPONSE, 200, selection)
 
 
-@router.patch("/{kind}/{resource_id}")
+@router.patch("/{kind:scim_kind}/{resource_id}")
 async def patch(
     request: Request,
     resource_id: str,
@@ -200,7 +255,7 @@ async def patch(
     return _answer(changed, Context.RESOURCE_PATCH_RESPONSE, 200, selection)
 
 
-@router.delete("/{kind}/{resource_id}", status_code=204)
+@router.delete("/{kind:scim_kind}/{resource_id}", status_code=204)
 async def delete(
     request: Request, resource_id: str, model: Model, caller: Administrator, if_match: IfMatch = None
 ) -> None:

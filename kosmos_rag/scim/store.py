@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import psycopg
 from psycopg.rows import class_row
@@ -34,6 +34,9 @@ from kosmos_rag.scim.texts import check_texts
 EnterpriseAccount = User[EnterpriseUser]
 Resource = TypeVar("Resource", bound=User[Any] | Group)
 _MAX_NAME = 300
+_BATCH = 500
+"""Resources that a filter without an index has in memory at a time."""
+_MAX_START = 2**31 - 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,6 +53,17 @@ class StoredResource:
     def etag(self) -> str:
         """Weak ETag of the version."""
         return f'W/"{self.version}"'
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResourcePage(Generic[Resource]):
+    """Some of the resources that a request found."""
+
+    total: int
+    """Number of all that were found."""
+    start: int
+    """Number of the first one of the page, from 1."""
+    resources: list[Resource]
 
 
 class ScimStore:
@@ -113,20 +127,45 @@ class ScimStore:
             _check_version(self._read(connection, model, values["id"], lock=True), etag)
             connection.execute(statement("delete_resource"), values)
 
-    def find(self, model: type[Resource], text: str | None) -> list[Resource]:
-        """Return the users or groups that a filter matches, the oldest first.
+    def find(
+        self, model: type[Resource], condition: ScimFilter[Any] | None, *, start: int, count: int
+    ) -> ResourcePage[Resource]:
+        """Return a page of the users or groups that a filter matches, the oldest first.
 
-        Equal names and external ids are found by an index; other filters read all resources.
+        Equal names and external ids are found by an index; other filters read all resources, in batches.
+
+        Args:
+            start: Number of the first one, from 1.
+            count: Most resources of the page.
         """
-        condition = None if text is None else ScimFilter[model](text)  # type: ignore[valid-type]
         keys = _index_values(condition)
         check_texts(keys)
         values = {**self._scope(model), "name_key": None, "external_id": None, **keys}
+        start = min(start, _MAX_START)
         with self._tenant.sessions.write() as connection:
-            with connection.cursor(row_factory=class_row(StoredResource)) as cursor:
-                rows = cursor.execute(statement("list_resources"), values).fetchall()
-            resources = self._build(connection, model, rows)
-        return resources if keys or condition is None else [each for each in resources if condition.match(each)]
+            if condition is not None and not keys:
+                matching = filter(condition.match, self._read_all(connection, model, values))
+                return _select_page(matching, start, count)
+            row = connection.execute(statement("count_resources"), values).fetchone()
+            page = self._list(connection, model, values, start - 1, count) if count else []
+            return ResourcePage(total=0 if row is None else row[0], start=start, resources=page)
+
+    def _read_all(
+        self, connection: psycopg.Connection, model: type[Resource], values: Mapping[str, Any]
+    ) -> Iterator[Resource]:
+        """Yield all resources in the order of pages, with a batch of them in memory."""
+        with connection.cursor("scim_resources", row_factory=class_row(StoredResource)) as cursor:
+            cursor.execute(statement("list_resources"), {**values, "limit": None, "offset": 0})
+            while rows := cursor.fetchmany(_BATCH):
+                yield from self._build(connection, model, rows)
+
+    def _list(
+        self, connection: psycopg.Connection, model: type[Resource], values: Mapping[str, Any], offset: int, limit: int
+    ) -> list[Resource]:
+        with connection.cursor(row_factory=class_row(StoredResource)) as cursor:
+            page = {**values, "limit": limit, "offset": offset}
+            rows = cursor.execute(statement("list_resources"), page).fetchall()
+        return self._build(connection, model, rows)
 
     def _read(
         self, connection: psycopg.Connection, model: type[Resource], resource_id: uuid.UUID, *, lock: bool = False
@@ -149,7 +188,8 @@ class ScimStore:
         related: defaultdict[uuid.UUID, list[dict[str, Any]]] = defaultdict(list)
         for owner, other, name in connection.execute(query, values).fetchall() if rows else ():
             folder = "Users" if is_group else "Groups"
-            related[owner].append({"value": str(other), "display": name, "$ref": f"{self._base_url}/{folder}/{other}"})
+            reference = {"value": str(other), "display": name, "$ref": f"{self._base_url}/{folder}/{other}"}
+            related[owner].append({**reference, "type": "User"} if is_group else reference)
         key, kind = ("members", "Group") if is_group else ("groups", "User")
         resources = []
         for row in rows:
@@ -195,6 +235,15 @@ class ScimStore:
             "content": Jsonb(content),
             "now": datetime.now(UTC),
         }
+
+
+def _select_page(resources: Iterator[Resource], start: int, count: int) -> ResourcePage[Resource]:
+    """Return a page of resources, and count all of them."""
+    page, total = [], 0
+    for total, resource in enumerate(resources, start=1):
+        if start <= total < start + count:
+            page.append(resource)
+    return ResourcePage(total=total, start=start, resources=page)
 
 
 @contextmanager

@@ -30,13 +30,26 @@ UPDATE kosmos.scim_resources r
 -- name: delete_resource
 DELETE FROM kosmos.scim_resources r WHERE r.tenant_id = %(tenant_id)s AND r.kind = %(kind)s AND r.id = %(id)s
 
--- name: list_resources
--- All of a kind, or those of one name or external id.
-SELECT r.id, r.content, r.version, r.created_at, r.modified_at
+-- name: count_resources
+SELECT count(*)
   FROM kosmos.scim_resources r
  WHERE r.tenant_id = %(tenant_id)s AND r.kind = %(kind)s
    AND (%(name_key)s::text IS NULL OR r.name_key = %(name_key)s)
    AND (%(external_id)s::text IS NULL OR r.external_id = %(external_id)s)
+
+-- name: list_resources
+-- A page of a kind, or of those of one name or external id, the oldest first: what is created between two pages comes
+-- last. Only the rows of the page have their content read.
+SELECT r.id, r.content, r.version, r.created_at, r.modified_at
+  FROM kosmos.scim_resources r
+ WHERE r.tenant_id = %(tenant_id)s
+   AND r.id IN (SELECT p.id
+                  FROM kosmos.scim_resources p
+                 WHERE p.tenant_id = %(tenant_id)s AND p.kind = %(kind)s
+                   AND (%(name_key)s::text IS NULL OR p.name_key = %(name_key)s)
+                   AND (%(external_id)s::text IS NULL OR p.external_id = %(external_id)s)
+                 ORDER BY p.created_at, p.id
+                 LIMIT %(limit)s::integer OFFSET %(offset)s::integer)
  ORDER BY r.created_at, r.id
 
 -- name: list_members

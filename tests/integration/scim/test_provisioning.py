@@ -3,18 +3,21 @@
 import json
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
+import psycopg
 import pytest
-from scim2_models import Group, GroupMember, UniquenessException
+from scim2_models import Group, GroupMember, ScimFilter, UniquenessException
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.core.errors import ConfigError, RequestError
+from kosmos_rag.engine.query_hooks import Membership, QueryHooks, TenantRef
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.scim.protocol import apply_patch
 from kosmos_rag.scim.store import EnterpriseAccount, ScimStore
-from tests.integration.apps.http.serving import Running, Signer, serving, with_tokens
+from tests.integration.apps.http.serving import Running, Signer, eventually, serving, with_tokens
 from tests.integration.variants import changed
 
 pytestmark = pytest.mark.emptied_database
@@ -288,6 +291,68 @@ def test_pages__begin_at_one_and_count_all(client: httpx.Client) -> None:
     assert names == ["user0", "user1", "user2", "user4"]
 
 
+def test_pages__keep_their_order_and_read_the_rows_of_one_page(engine: Engine, client: httpx.Client) -> None:
+    for number in range(12):
+        _create(client, OKTA_USER | {"userName": f"user{number:02}", "externalId": str(number), "title": "clerk"})
+    pages: list[str] = []
+    for start in range(1, 13, 4):
+        page = client.get("/scim/v2/Users", params={"startIndex": start, "count": 4}).json()
+        pages += [user["userName"] for user in page["Resources"]]
+        _create(client, OKTA_USER | {"userName": f"new{start}", "externalId": f"new{start}"})
+    assert pages == [f"user{number:02}" for number in range(12)]
+    store = ScimStore(engine.tenant("acme"), "http://localhost")
+    condition = ScimFilter[EnterpriseAccount]('title eq "clerk" and userName sw "user"')
+    last = store.find(EnterpriseAccount, condition, start=11, count=5)
+    assert (last.total, [user.user_name for user in last.resources]) == (12, ["user10", "user11"])
+    assert store.find(EnterpriseAccount, None, start=2**40, count=5).resources == []
+
+
+def test_search__has_its_filter_in_the_body(client: httpx.Client) -> None:
+    for name in ("ann", "bob"):
+        _create(client, OKTA_USER | {"userName": name, "externalId": name})
+    schema = "urn:ietf:params:scim:api:messages:2.0:SearchRequest"
+    body: dict[str, Any] = {"schemas": [schema], "filter": 'userName sw "b"', "attributes": ["userName"]}
+    listed = client.post("/scim/v2/Users/.search", json=body).json()
+    assert (listed["totalResults"], [set(user) for user in listed["Resources"]]) == (1, [{"schemas", "id", "userName"}])
+    for condition in ("(" * 2001, "userName xx", 5):
+        response = client.post("/scim/v2/Users/.search", json=body | {"filter": condition})
+        assert response.status_code == 400, response.text
+
+
+def test_definitions__are_found_by_name_and_have_no_other_methods(client: httpx.Client) -> None:
+    assert client.get("/scim/v2/ResourceTypes/User").json()["endpoint"] == "/Users"
+    assert client.get(f"/scim/v2/Schemas/{GROUP}").json()["name"] == "Group"
+    assert client.get("/scim/v2/Schemas/urn:x").status_code == 404
+    for path in ("ServiceProviderConfig", "ResourceTypes", "Schemas"):
+        refused = client.post(f"/scim/v2/{path}", json={})
+        assert (refused.status_code, refused.json()["schemas"]) == (405, [ERROR])
+
+
+class SlowDirectory:
+    """A directory whose database takes two seconds for each reader but one."""
+
+    def find(self, connection: psycopg.Connection, owner: TenantRef, subject: str) -> Membership:
+        if subject != "ann":
+            connection.execute("SELECT pg_sleep(2)").fetchone()
+        return Membership(active=True, principals=())
+
+
+def test_flood_of_lookups__leaves_connections_and_threads_to_others(settings: Settings, signer: Signer) -> None:
+    configured = with_tokens(settings, signer, timeout_s=1.0)
+    hooks = QueryHooks(directory=SlowDirectory())
+    with (
+        Engine(configured, embedder=HashingEmbedder(), query_hooks=lambda _: hooks) as engine,
+        serving(engine, signer) as served,
+        ThreadPoolExecutor(40) as threads,
+    ):
+        flood = [threads.submit(_status, served, f"reader{number}") for number in range(40)]
+        with served.client(served.key("reader", "read")) as reader:
+            assert reader.get("/readyz").status_code == 200
+            assert reader.get("/v1/stats").status_code == 200
+        assert {future.result() for future in flood} == {504}
+        eventually(lambda: _status(served, "ann") == 200)
+
+
 def test_etag__of_another_version_is_refused(client: httpx.Client) -> None:
     response = client.post("/scim/v2/Users", json=OKTA_USER)
     ann, etag = response.json()["id"], response.headers["etag"]
@@ -438,3 +503,5 @@ def test_disabled__serves_nothing(settings: Settings, signer: Signer) -> None:
         with running.client(running.key("directory", "admin")) as client:
             assert client.get("/scim/v2/Users").status_code == 404
         assert not engine.has_directory
+        with pytest.raises(RequestError, match="no directory is enabled"):
+            engine.open_directory_reader(1)

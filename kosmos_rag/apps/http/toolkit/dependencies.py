@@ -106,12 +106,11 @@ async def authenticate(service: Service, scope: Scope, authorization: str | None
 async def add_groups(service: Service, identity: Identity) -> Identity:
     """Return the identity with the groups that a directory knows now.
 
-    Raises NotAuthenticated for a reader that the directory refuses, DatabaseError.
+    Raises NotAuthenticated for a reader that the directory refuses, TimedOut, DatabaseError.
     """
-    engine = service.engine.sync_engine
-    if not engine.has_directory or identity.subject.startswith(KEY_SUBJECT):
+    if service.directory is None or identity.subject.startswith(KEY_SUBJECT):
         return identity
-    membership = await asyncio.to_thread(engine.find_membership, identity.tenant, identity.subject)
+    membership = await service.directory.find(identity.tenant, identity.subject)
     if membership is None:
         return identity
     if not membership.active:

@@ -114,6 +114,8 @@ class Server(uvicorn.Server):
         self._service.streams.close()
         self._service.uploads.close()
         self._service.authenticator.close()
+        if self._service.directory is not None:
+            self._service.directory.close()
         await asyncio.to_thread(self._health.close)
 
 

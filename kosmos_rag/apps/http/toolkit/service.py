@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
+from kosmos_rag.apps.auth.directory_lookup import DirectoryLookup
 from kosmos_rag.apps.auth.identity import Authenticator
 from kosmos_rag.apps.auth.key_verifier import KeyVerifier
 from kosmos_rag.apps.auth.openid import OpenIdClient
@@ -50,6 +51,8 @@ class Service:
     readiness: Readiness
     openid: OpenIdClient | None
     """None where the console offers no sign-in by OpenID Connect."""
+    directory: DirectoryLookup | None
+    """None where no wing knows the groups of readers."""
     shared: SharedObjects = field(default_factory=SharedObjects)
 
 
@@ -65,6 +68,9 @@ def create_service(engine: AsyncEngine, *, audience: str | None = None) -> Servi
     streams = Streams(settings.service)
     metrics.register_gauges(calls=lambda: limiter.in_flight, streams=lambda: streams.in_flight)
     keys = KeyVerifier(engine.sync_engine.open_key_reader, settings.service)
+    directory = None
+    if engine.sync_engine.has_directory:
+        directory = DirectoryLookup(engine.sync_engine.open_directory_reader, settings.service)
     return Service(
         settings=settings,
         engine=engine,
@@ -76,4 +82,5 @@ def create_service(engine: AsyncEngine, *, audience: str | None = None) -> Servi
         metrics=metrics,
         readiness=Readiness(engine.sync_engine),
         openid=None if settings.service.openid.issuer is None else OpenIdClient(settings),
+        directory=directory,
     )
