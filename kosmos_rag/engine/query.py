@@ -40,6 +40,7 @@ from kosmos_rag.engine.planning import PlannedSearches
 from kosmos_rag.engine.query_hooks import (
     Assignment,
     Charge,
+    DeliveredResult,
     ExperimentRouter,
     IndexedQuery,
     QueryHooks,
@@ -119,7 +120,8 @@ class QueryHandler:
     Each query goes the same way: `_route` (preset of the collection, audit policy, experiment; cached), the pipeline of
     that route (the control's if a treatment fails), redaction, and `_deliver`. The order of a delivery is a contract:
     the audit log is written, then telemetry is recorded, then recall sample and experiment are handed to the background
-    queue, then the caller gets the payload. If the audit log cannot be written, it gets nothing.
+    queue, then the observer sees the result and the caller gets the payload. If the audit log cannot be written, it
+    gets nothing.
 
     A cached route is never stale: the snapshot of the search contains the stored settings, and a pipeline that was
     chosen by others raises RoutingChanged before it answers.
@@ -159,6 +161,7 @@ class QueryHandler:
         """Charges what a block uses to a reader."""
         self._router = hooks.router
         self._sampler = hooks.sampler
+        self._observer = hooks.observer
         self._background = background
         self._telemetry = telemetry
         self._embedder = embedder
@@ -171,6 +174,7 @@ class QueryHandler:
         with self.charge(reader, usage.Quantity.QUESTIONS):
             handled = self._search(reader, request)
             self._deliver(handled, handled.result)
+            self._observe(handled, handled.result)
         return handled.result
 
     def search_several(self, reader: AuditContext, texts: Sequence[str], request: QueryRequest) -> SearchResult:
@@ -214,6 +218,7 @@ class QueryHandler:
             handled = self._search(reader, request)
             context = self._assemble(handled, max_tokens)
             self._deliver(handled, context)
+            self._observe(handled, context)
         return context
 
     def answer(
@@ -222,8 +227,10 @@ class QueryHandler:
         """Return a complete answer. Args: see `Tenant.answer`."""
         with self.charge(reader, usage.Quantity.QUESTIONS):
             searches, stream = self._answer(reader, request, max_tokens, history)
+            had_evidence = not stream.sources.refused
             answer = stream.answer()
             self._deliver(searches[-1], answer, *searches[:-1])
+            self._observe(searches[-1], answer, had_evidence=had_evidence)
         return answer
 
     def stream(
@@ -236,8 +243,7 @@ class QueryHandler:
         with self.charge(reader, usage.Quantity.QUESTIONS):
             searches, stream = self._answer(reader, request, max_tokens, history)
             event_id = self._deliver(searches[-1], stream.sources, *searches[:-1])
-        if event_id is not None:
-            stream.on_complete(partial(self._record_refusal, searches[-1], event_id, stream.sources))
+        stream.on_complete(partial(self._complete, searches[-1], event_id, stream.sources))
         return stream.on_begin(_record_answered)
 
     def _search(self, reader: AuditContext, request: QueryRequest) -> HandledSearch:
@@ -403,12 +409,30 @@ class QueryHandler:
     ) -> uuid.UUID:
         return record_event(self._pool, handled.reader, payload, handled.route.audit, handled.settings_hash, **follows)
 
-    def _record_refusal(
-        self, handled: HandledSearch, event_id: uuid.UUID, sources: AnswerSources, answer: Answer
+    def _complete(
+        self, handled: HandledSearch, event_id: uuid.UUID | None, sources: AnswerSources, answer: Answer
     ) -> None:
-        """Log that the model refused to answer after the sources were delivered."""
-        if answer.refused and not sources.refused:
+        """Log a refusal by the model after the sources, and hand the answer to the observer."""
+        if event_id is not None and answer.refused and not sources.refused:
             self._record(handled, answer, follows=event_id)
+        self._observe(handled, answer, had_evidence=not sources.refused)
+
+    def _observe(
+        self, handled: HandledSearch, result: SearchResult | Context | Answer, *, had_evidence: bool = False
+    ) -> None:
+        """Hand a delivered result to the observer. Never waits and never raises."""
+        if self._observer is None:
+            return
+        delivered = DeliveredResult(
+            reader=handled.reader,
+            result=result,
+            filter=handled.query.filter,
+            keeps_questions=handled.route.audit.questions,
+            had_evidence=had_evidence,
+        )
+        task = self._observer.observe(delivered)
+        if task is not None and not self._background.submit(task):
+            self._observer.count_dropped()
 
     def _route(self, reader: AuditContext, request: QueryRequest) -> Route:
         """Return the cached route, or read it. Raises ConfigError, DatabaseError."""

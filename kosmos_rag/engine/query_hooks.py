@@ -1,4 +1,4 @@
-"""What wings add to the handling of queries: experiments, samples of searches, and a meter.
+"""What wings add to the handling of queries: experiments, samples, observers and a meter.
 
 The handler calls the protocols of this module. An engine gets its hooks by `Engine(..., query_hooks=)`; without them
 it gets those of the wings that `kosmos_rag.wings` names and that are present.
@@ -15,7 +15,16 @@ from kosmos_rag.core.config import Settings
 from kosmos_rag.core.mounting import QUERY_HOOKS, load_present
 from kosmos_rag.core.telemetry import usage
 from kosmos_rag.core.telemetry.observer import Telemetry
-from kosmos_rag.core.types import Arm, ExperimentAssignment, ExperimentMode, RunningExperiment, SearchResult
+from kosmos_rag.core.types import (
+    Answer,
+    Arm,
+    Context,
+    ExperimentAssignment,
+    ExperimentMode,
+    Filter,
+    RunningExperiment,
+    SearchResult,
+)
 from kosmos_rag.retrieval.outcome import IndexedSearch, SearchOutcome
 from kosmos_rag.retrieval.pipeline import RoutingChanged, SearchPipeline
 from kosmos_rag.retrieval.query import Query
@@ -27,6 +36,7 @@ __all__ = [
     "Assignment",
     "AuditContext",
     "Charge",
+    "DeliveredResult",
     "Directory",
     "ExperimentRouter",
     "HookContext",
@@ -36,6 +46,7 @@ __all__ = [
     "Meter",
     "OpenTransaction",
     "QueryHooks",
+    "ResultObserver",
     "RoutedQuery",
     "SearchSampler",
     "TenantRef",
@@ -179,6 +190,31 @@ class SearchSampler(Protocol):
         ...
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeliveredResult:
+    """A result that a reader got."""
+
+    reader: AuditContext
+    result: SearchResult | Context | Answer
+    filter: Filter
+    keeps_questions: bool
+    """Whether the audit settings let the text of the question be stored."""
+    had_evidence: bool = False
+    """Of a refusal: whether the language model refused, although the evidence was sufficient."""
+
+
+class ResultObserver(Protocol):
+    """Stores something about results. Thread-safe."""
+
+    def observe(self, delivered: DeliveredResult) -> Callable[[], None] | None:
+        """Return the task that stores it, for background threads; None where there is none."""
+        ...
+
+    def count_dropped(self) -> None:
+        """Count a task that is not run."""
+        ...
+
+
 class Charge(Protocol):
     """Charges what a block uses to a reader."""
 
@@ -236,6 +272,7 @@ class QueryHooks:
 
     router: ExperimentRouter | None = None
     sampler: SearchSampler | None = None
+    observer: ResultObserver | None = None
     meter: Meter | None = None
     directory: Directory | None = None
 
@@ -270,6 +307,7 @@ def load_query_hooks(context: HookContext) -> QueryHooks:
     return QueryHooks(
         router=next((wing.router for wing in hooks if wing.router is not None), None),
         sampler=next((wing.sampler for wing in hooks if wing.sampler is not None), None),
+        observer=next((wing.observer for wing in hooks if wing.observer is not None), None),
         meter=next((wing.meter for wing in hooks if wing.meter is not None), None),
         directory=next((wing.directory for wing in hooks if wing.directory is not None), None),
     )

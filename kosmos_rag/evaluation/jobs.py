@@ -1,4 +1,4 @@
-"""The parts of maintenance that remove old results of experiments and run the recall monitor."""
+"""The parts of maintenance for experiments, the recall monitor and gaps."""
 
 import logging
 import math
@@ -12,10 +12,12 @@ from kosmos_rag.engine.engine import Engine
 from kosmos_rag.engine.job_kinds import JobChannel, JobCounts, MaintenanceTask, WingJobs
 from kosmos_rag.engine.jobs import ALL_COLLECTIONS
 from kosmos_rag.evaluation.experiments.experiments import Experiments
+from kosmos_rag.evaluation.gaps.gaps import Gaps, check_unanswered
 from kosmos_rag.evaluation.metrics import (
     CANARY_MRR,
     CANARY_RECALL,
     CANARY_RUNS,
+    KNOWLEDGE_GAPS,
     PERMISSION_CHECKS,
     PERMISSION_LEAKS,
     RECALL_MONITOR_ALARMS,
@@ -32,6 +34,8 @@ log = logging.getLogger("kosmos_rag.worker")
 
 RUN_TIMEOUT_S = 6 * 3600.0
 """Heartbeat timeout of a round: it may build an index."""
+GAP_TIMEOUT_S = 600.0
+"""Heartbeat timeout of a round over the unanswered questions of a tenant."""
 _GAUGE_INTERVALS = 3.0
 """Intervals between two runs for which a gauge keeps its value."""
 _LEVEL = {MonitorState.OK: logging.INFO, MonitorState.UNKNOWN: logging.INFO, MonitorState.ALARM: logging.ERROR}
@@ -114,6 +118,37 @@ class MonitorMaintenance:
                 sessions.record_event(ALL_COLLECTIONS, EventType.MONITOR_DRIFT, data)
 
 
+class GapMaintenance:
+    """Groups unanswered questions, asks open ones again, and deletes old ones."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._interval_s = engine.settings.worker.maintenance_every_s
+
+    def run(self, tenant: str, channel: JobChannel) -> JobCounts:
+        """Maintain the questions of a tenant. A failure is logged, and the rest of maintenance continues."""
+        owner = self._engine.tenant(tenant)
+        gaps = Gaps(owner)
+        try:
+            with channel.heartbeat(GAP_TIMEOUT_S):
+                gaps.prune()
+                gaps.group()
+                check_unanswered(self._engine, owner, progress=channel.report_progress)
+                report = gaps.report()
+        except DatabaseUnavailable:
+            raise
+        except KosmosError as error:
+            log.warning(
+                "unanswered questions were not grouped: %s", type(error).__name__,
+                extra={"action": "gaps_failed", "tenant": tenant},
+            )  # fmt: skip
+            return {}
+        if report.recorded:
+            count = sum(gap.closed_at is None for gap in report.gaps)
+            channel.report_gauges(tenant, {KNOWLEDGE_GAPS: float(count)}, hold_s=_GAUGE_INTERVALS * self._interval_s)
+        return {}
+
+
 def gauges(runs: Iterable[MonitorRun]) -> dict[Metric, float]:
     """Return the gauges of a tenant; unknown runs set none."""
     values: dict[Metric, float] = {}
@@ -152,5 +187,6 @@ JOBS = WingJobs(
     maintenance=(
         MaintenanceTask(create_handler=ExperimentMaintenance),
         MaintenanceTask(create_handler=MonitorMaintenance),
+        MaintenanceTask(create_handler=GapMaintenance),
     )
 )

@@ -18,7 +18,21 @@ EXPERIMENT_QUESTIONS = Metric(
     "or storing the result failed).",
     ("outcome",),
 )
+UNANSWERED_QUESTIONS = Metric(
+    "kosmos_unanswered_questions",
+    "counter",
+    "Questions without an answer that gaps.record stores, by outcome: none (no hits), refused (the evidence was "
+    "insufficient), declined (the language model refused), dropped (not stored: no room, or the write failed).",
+    ("outcome",),
+    initial=(("none",), ("refused",), ("declined",), ("dropped",)),
+)
 
+KNOWLEDGE_GAPS = Metric(
+    "kosmos_knowledge_gaps",
+    "gauge",
+    "Open groups of unanswered questions that enough readers have asked; maximum over tenants.",
+    across_tenants="max",
+)
 RECALL_MONITOR_RUNS = Metric(
     "kosmos_recall_monitor_runs",
     "counter",
@@ -94,11 +108,11 @@ PERMISSION_LEAKS = Metric(
 )
 
 METRICS = {
-    "engine": (RECALL_MONITOR_SAMPLES, EXPERIMENT_QUESTIONS),
+    "engine": (RECALL_MONITOR_SAMPLES, EXPERIMENT_QUESTIONS, UNANSWERED_QUESTIONS),
     "worker": (
         RECALL_MONITOR_RUNS, RECALL_MONITOR_ALARMS, RECALL_MONITOR_REPAIRS, RECALL_MONITOR_RECALL,
         RECALL_MONITOR_INCOMPLETE, RECALL_MONITOR_DRIFT, CANARY_RECALL, CANARY_MRR, CANARY_RUNS, PERMISSION_CHECKS,
-        PERMISSION_LEAKS,
+        PERMISSION_LEAKS, KNOWLEDGE_GAPS,
     ),
 }  # fmt: skip
 """By what exports them."""

@@ -2,9 +2,12 @@
 
 from kosmos_rag.engine.query_hooks import HookContext, QueryHooks
 from kosmos_rag.evaluation.experiments.router import StoredExperimentRouter
+from kosmos_rag.evaluation.gaps.recorder import UnansweredRecorder
 from kosmos_rag.evaluation.monitor.sampling import RecallSampler
 
 
 def create_query_hooks(context: HookContext) -> QueryHooks:
-    """Create the router of experiments and the sampler of the recall monitor."""
-    return QueryHooks(router=StoredExperimentRouter(context), sampler=RecallSampler(context))
+    """Create the router of experiments, the sampler of searches and the recorder of questions."""
+    return QueryHooks(
+        router=StoredExperimentRouter(context), sampler=RecallSampler(context), observer=UnansweredRecorder(context)
+    )

@@ -1,4 +1,4 @@
-"""The sections `evaluation` and `monitor`."""
+"""The sections `evaluation`, `monitor` and `gaps`."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -57,3 +57,16 @@ class MonitorSettings(Section):
         default=300.0,
         description="Seconds between two runs of the isolation canary; null disables it.",
     )
+
+
+class GapSettings(Section):
+    """Questions that find nothing or are refused: what people ask and the documents do not answer."""
+
+    record: Switch = Field(default=False, description="Store such questions with their text and reader.")
+    min_readers: Annotated[int, Strict(), Ge(1), Le(1000)] = Field(
+        default=3, description="Named readers that a group of questions, and each word of it, needs to be shown."
+    )
+    max_questions: Annotated[int, Strict(), Ge(10), Le(2000)] = Field(
+        default=1000, description="Maximum number of stored questions of a tenant; maintenance deletes the oldest."
+    )
+    keep_days: Count = Field(default=90, description="Retention of a question after it was last asked, in days.")

@@ -38,7 +38,7 @@ TENANT_TABLES = (
     *("jobs", "sync_runs", "uploads", "idempotency_keys", "api_keys", "feedback", "monitor_samples", "monitor_runs"),
     *("experiment_results", "experiments", "evaluation_results", "evaluations", "index_events", "postings"),
     *("segments", "indexes", "unsegmented_terms", "lexemes", "acl_statistics", "embeddings", "chunks", "filter_terms"),
-    *("webhook_dead_letters", "webhook_subscribers", "scim_members", "scim_resources"),
+    *("unanswered_questions", "webhook_dead_letters", "webhook_subscribers", "scim_members", "scim_resources"),
     *(
         "document_permissions",
         "permission_feeds",
@@ -216,6 +216,7 @@ class ErasureStore:
         counts["jobs"] += connection.execute(statement("erase_subject_jobs"), values).rowcount
         counts["feedback"] += connection.execute(statement("erase_subject_feedback"), values).rowcount
         counts["monitor_samples"] += connection.execute(statement("erase_subject_samples"), values).rowcount
+        counts["unanswered_questions"] += connection.execute(statement("erase_subject_questions"), values).rowcount
         counts["usage"] += connection.execute(statement("erase_subject_usage"), values).rowcount
         uploader = {**values, "uploader": uploader_principal(selector.text)}
         counts["files"] += connection.execute(statement("erase_uploader"), uploader).rowcount

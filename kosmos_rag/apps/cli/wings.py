@@ -18,6 +18,7 @@ _GROUPS = (
     ("Quality", "eval", "kosmos_rag.evaluation.commands.evaluation"),
     ("Quality", "experiment", "kosmos_rag.evaluation.commands.experiment"),
     ("Quality", "monitor", "kosmos_rag.evaluation.commands.monitor"),
+    ("Quality", "gaps", "kosmos_rag.evaluation.commands.gaps"),
     ("Tenants", "usage", "kosmos_rag.metering.commands"),
     ("Tenants", "webhooks", "kosmos_rag.webhooks.commands"),
 )

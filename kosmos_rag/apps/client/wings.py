@@ -7,7 +7,12 @@ from typing import Any
 from kosmos_rag.apps.client.transport import Call
 from kosmos_rag.core.mounting import import_present
 
-_MODULES = ("kosmos_rag.text2sql.client", "kosmos_rag.metering.client", "kosmos_rag.webhooks.client")
+_MODULES = (
+    "kosmos_rag.text2sql.client",
+    "kosmos_rag.metering.client",
+    "kosmos_rag.webhooks.client",
+    "kosmos_rag.evaluation.client",
+)
 """Modules whose `CALLS` are the methods that a wing adds to the clients, by name."""
 
 

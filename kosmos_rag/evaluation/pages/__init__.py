@@ -1,13 +1,15 @@
-"""Pages of the console: stored evaluations, the monitor, and experiments."""
+"""Pages of the console: stored evaluations, the monitor, experiments, and gaps."""
 
 from kosmos_rag.apps.http.toolkit.wing import HttpWing, PageLink
-from kosmos_rag.engine.api_keys import ADMIN, OPERATE
-from kosmos_rag.evaluation.pages import evaluations, monitor
+from kosmos_rag.engine.api_keys import ADMIN, INGEST, OPERATE
+from kosmos_rag.evaluation.pages import evaluations, gaps, monitor
 
 HTTP = HttpWing(
-    routers=(evaluations.router, monitor.router),
+    routers=(evaluations.router, monitor.router, gaps.router, gaps.pages),
+    examples=gaps.EXAMPLES,
     templates="kosmos_rag.evaluation.pages",
     links=(
+        PageLink(path="/gaps", title="Gaps", scope=INGEST),
         PageLink(path="/evaluations", title="Evaluations", scope=ADMIN),
         PageLink(path="/monitor", title="Monitor", scope=OPERATE),
     ),

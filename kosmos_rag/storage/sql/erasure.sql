@@ -120,6 +120,12 @@ DELETE FROM kosmos.feedback f WHERE f.tenant_id = %(tenant_id)s AND f.subject = 
 DELETE FROM kosmos.monitor_samples s
  WHERE s.tenant_id = %(tenant_id)s AND s.principals && ARRAY[%(subject)s, 'user:' || %(subject)s]
 
+-- name: erase_subject_questions
+-- Of a reader by name, and by the principal that the service adds for it.
+DELETE FROM kosmos.unanswered_questions u
+ WHERE u.tenant_id = %(tenant_id)s
+   AND (u.subject = %(subject)s OR u.principals && ARRAY[%(subject)s, 'user:' || %(subject)s])
+
 -- name: erase_subject_jobs
 -- A job of an upload names the key that is charged; the collection is charged without it.
 UPDATE kosmos.jobs j

@@ -52,6 +52,7 @@ PUBLISHED = {
     "0107_webhooks.py": "0353ab41492729c968d81471ae137de0ca4b5f8e7a4c5f2f0e836a5ae30ffbfe",
     "0108_scim.py": "9acdb490c84823f89c76f6655e3fc031de1ffcbd730b84069ca016d8d1b3eaf9",
     "0109_operate_scope.py": "af101fe131bdf2180d98e01159f1546ed27b1130118ad80a88cc65094ddd8c6b",
+    "0110_unanswered_questions.py": "77e6c63a41ccc24d87528d0afd5d01c369bc9198e816a5f286927cad0d108ff5",
 }
 
 

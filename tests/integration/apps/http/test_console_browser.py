@@ -62,6 +62,7 @@ PAGES = (
     "/documents",
     "/jobs",
     "/access?reader=anna",
+    "/gaps",
     "/evaluations",
     "/monitor",
     "/usage",

@@ -51,6 +51,7 @@ SCOPES = {
 }
 """The scopes of each route of the console, one of which is enough."""
 SCOPES_OF_WINGS = {
+    "GET /gaps": INGEST,
     "GET /evaluations": ADMIN,
     "GET /monitor": OPERATE,
     "GET /usage": OPERATE,

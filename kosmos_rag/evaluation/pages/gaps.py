@@ -1,0 +1,68 @@
+"""The route of gaps, and the page of the console."""
+
+from fastapi import APIRouter, Request, Response
+
+from kosmos_rag.apps.http.console.pages import PageRoute, render_page
+from kosmos_rag.apps.http.console.sessions import ConsoleWriter
+from kosmos_rag.apps.http.toolkit.dependencies import Writer
+from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.evaluation.gaps.gaps import Gaps
+from kosmos_rag.evaluation.gaps.records import GapReport
+
+router = APIRouter(tags=["gaps"])
+pages = APIRouter(route_class=PageRoute, include_in_schema=False)
+
+
+@router.get("/v1/gaps")
+async def gaps(caller: Writer, collection: str | None = None) -> GapReport:
+    """Show what people ask and the documents do not answer.
+
+    Questions are in groups, which are shown where enough readers have asked.
+    """
+    return await caller.run(Gaps(caller.scope(collection)).report)
+
+
+@pages.get("/gaps")
+async def page(request: Request, caller: ConsoleWriter, collection: str | None = None) -> Response:
+    """Show the gaps, each with a link to the upload.
+
+    Args:
+        collection: only questions to this collection.
+    """
+    try:
+        report = await caller.run(Gaps(caller.scope(collection or None)).report)
+    except ConfigError:  # the service may have no credentials of the worker role
+        report = None
+    return render_page(request, "gaps.html", report=report, collection=caller.collection(collection or None))
+
+
+EXAMPLES = {
+    "GapReport": {
+        "tenant": "acme",
+        "recorded": True,
+        "min_readers": 3,
+        "gaps": [
+            {
+                "id": "5d0c2f0e-7d52-5c7b-8d0f-2f6f1d1f7b11",
+                "collection": "hr",
+                "words": ["parental", "leave"],
+                "question": "How long is parental leave?",
+                "questions": 5,
+                "times": 9,
+                "readers": 4,
+                "first_at": "2026-11-02T08:00:00Z",
+                "last_at": "2026-11-20T10:00:00Z",
+                "new": 2,
+                "earlier": 1,
+                "entries": 6,
+                "answered": 0,
+                "closed_at": None,
+            }
+        ],
+        "hidden_gaps": 3,
+        "hidden_questions": 4,
+        "ungrouped": 0,
+        "new": 4,
+        "earlier": 2,
+    }
+}
