@@ -1,11 +1,15 @@
 """Files of sources: locators, errors, and content up to a size limit."""
 
 import errno
+import json
 import os
 import stat
-from collections.abc import Iterable
+import uuid
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from hashlib import blake2b
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from kosmos_rag.core.errors import SourceError
@@ -31,6 +35,40 @@ def cache_folder(kind: str) -> Path:
     import platformdirs
 
     return platformdirs.user_cache_path("kosmos-rag", appauthor=False) / kind
+
+
+class PassCache:
+    """What the last pass over a source found, in a file of the cache folder.
+
+    Without it a pass asks for everything.
+    """
+
+    def __init__(self, kind: str, *identity: object) -> None:
+        """Choose the file.
+
+        Args:
+            kind: kind of the source.
+            identity: all that decides what a pass finds.
+        """
+        digest = blake2b(json.dumps(identity).encode(), digest_size=16).hexdigest()
+        self._path = cache_folder(kind) / f"{digest}.json"
+
+    def read(self) -> dict[str, Any]:
+        """Return what was written last; empty without it."""
+        try:
+            stored = json.loads(self._path.read_bytes())
+        except (OSError, ValueError):
+            return {}
+        return stored if isinstance(stored, dict) else {}
+
+    def write(self, value: Mapping[str, Any]) -> None:
+        """Replace what was written last, where the folder permits."""
+        with suppress(OSError):
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            # Passes of two collections may write at the same time.
+            part = self._path.with_suffix(f".{uuid.uuid4().hex}.part")
+            part.write_text(json.dumps(value))
+            part.replace(self._path)
 
 
 def open_regular(path: Path, name: str) -> BinaryIO:

@@ -1,14 +1,11 @@
 """The mails of a mailbox as a source."""
 
-import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
 from datetime import datetime
 from email.utils import parseaddr
-from hashlib import blake2b
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -17,7 +14,7 @@ from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import GONE, ConfigError, SourceError
 from kosmos_rag.core.extras import require_extra
 from kosmos_rag.core.types import IngestFailure, SourceDocument
-from kosmos_rag.ingestion.sources.files import cache_folder, too_large_error
+from kosmos_rag.ingestion.sources.files import PassCache, too_large_error
 from kosmos_rag.ingestion.sources.gitignore import Patterns
 from kosmos_rag.ingestion.sources.imap_mailbox import FolderError, FolderUids, Mailbox, MailFolder
 from kosmos_rag.ingestion.sources.listing import Entry, Listing, build_failure
@@ -72,7 +69,7 @@ class ImapSource:
             spec.host, spec.port or _PORTS[spec.security], starttls=spec.security == "starttls",
             user=spec.user, password=password, variable=spec.password_env,
         )  # fmt: skip
-        self._cache = _Cache(spec.name, spec.host, spec.port, spec.user)
+        self._cache = PassCache("imap", spec.name, spec.host, spec.port, spec.user)
 
     def listing(self) -> Listing:
         """Start a pass, folder by folder and in the order of UIDs."""
@@ -97,7 +94,7 @@ class ImapSource:
         return self._patterns.admit(f"{folder}/mail", folder=False)
 
     def _entries(self) -> Iterator[Entry | IngestFailure]:
-        previous = self._cache.read()
+        previous = _read_uids(self._cache.read())
         uids: dict[str, FolderUids] = {}
         for folder in self._mailbox.list_folders():
             if self._admits(folder.path) and (self._spec.include or not folder.attributes & _LEFT_OUT):
@@ -120,32 +117,15 @@ class ImapSource:
                 )
 
 
-class _Cache:
-    """The UIDs of the last pass, in a file of the cache folder.
-
-    Without it a pass asks for all.
-    """
-
-    def __init__(self, *identity: object) -> None:
-        digest = blake2b(json.dumps(identity).encode(), digest_size=16).hexdigest()
-        self._path = cache_folder("imap") / f"{digest}.json"
-
-    def read(self) -> dict[str, FolderUids]:
-        try:
-            stored = json.loads(self._path.read_bytes())
-            return {
-                folder: FolderUids(tuple(state), tuple((first, last) for first, last in ranges))
-                for folder, (state, ranges) in stored.items()
-            }
-        except (OSError, ValueError, TypeError, AttributeError):
-            return {}
-
-    def write(self, uids: Mapping[str, FolderUids]) -> None:
-        with suppress(OSError):
-            self._path.parent.mkdir(parents=True, exist_ok=True)
-            part = self._path.with_suffix(".part")
-            part.write_text(json.dumps(uids))
-            part.replace(self._path)
+def _read_uids(stored: Mapping[str, Any]) -> dict[str, FolderUids]:
+    """Return what the last pass found; empty if it is malformed."""
+    try:
+        return {
+            folder: FolderUids(tuple(state), tuple((first, last) for first, last in ranges))
+            for folder, (state, ranges) in stored.items()
+        }
+    except (ValueError, TypeError):
+        return {}
 
 
 def _describe(data: bytes, received: datetime | None) -> dict[str, str]:
