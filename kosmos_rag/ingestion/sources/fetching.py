@@ -57,6 +57,16 @@ class Receipt:
     """Retry-After as the server writes it; empty without one."""
 
 
+class StatusError(SourceError):
+    """A server answered with a status that is no success."""
+
+    def __init__(self, code: str, message: str, *, status: int, retry_after: str) -> None:
+        super().__init__(code, message)
+        self.status = status
+        self.retry_after = retry_after
+        """Retry-After as the server writes it; empty without one."""
+
+
 class Fetcher:
     """Fetches URLs within the limits of the settings, and sends to them.
 
@@ -221,7 +231,7 @@ class Fetcher:
                 if response.status_code == _UNCHANGED and conditions:
                     return read(response, until)
                 if response.status_code not in _REDIRECTS or "location" not in response.headers:
-                    _require_success(at, response.status_code)
+                    _require_success(at, response.status_code, response.headers.get("retry-after", ""))
                     return read(response, until)
                 following = _redirect_target(at, response.headers["location"])
             if at.startswith("https:") and not following.startswith("https:"):
@@ -312,17 +322,19 @@ def _redirect_target(at: str, location: str) -> str:
         raise SourceError("refused", f"{at} leads to {target!r}: {error}; give the address it should have") from error
 
 
-def _require_success(url: str, status: int) -> None:
+def _require_success(url: str, status: int, retry_after: str) -> None:
     if 200 <= status < 300:
         return
     answer = f"the server answered {status}"
     if status in _NOT_FOUND:
-        raise SourceError("not_found", f"{url} does not exist ({answer}); check the address")
-    if status in _FORBIDDEN:
-        raise SourceError("no_permission", f"{url} may not be read ({answer}); let the server serve it")
-    if status in _BUSY or status >= 500:
-        raise SourceError("unavailable", f"{url} cannot be read now ({answer}); try again later")
-    raise SourceError("unreadable", f"{url} cannot be read ({answer}); check the address")
+        code, message = "not_found", f"{url} does not exist ({answer}); check the address"
+    elif status in _FORBIDDEN:
+        code, message = "no_permission", f"{url} may not be read ({answer}); let the server serve it"
+    elif status in _BUSY or status >= 500:
+        code, message = "unavailable", f"{url} cannot be read now ({answer}); try again later"
+    else:
+        code, message = "unreadable", f"{url} cannot be read ({answer}); check the address"
+    raise StatusError(code, message, status=status, retry_after=retry_after)
 
 
 def _until_deadline(blocks: Iterator[bytes], until: float) -> Iterator[bytes]:
