@@ -337,6 +337,7 @@ def _prepare(batch: _Batch, document: ChunkedDocument, vectors: Mapping[uuid.UUI
         languages=document.languages,
         metadata=dict(source.metadata),
         acl=source.acl,
+        readers=source.readers,
         content_hash=content_hash(source),
         fingerprint=document.fingerprint,
         bytes=len(source.data),

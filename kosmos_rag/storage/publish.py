@@ -21,7 +21,7 @@ from psycopg.types.json import Jsonb
 from kosmos_rag.core.errors import EmbeddingSpaceChanged
 from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.text import bm25
-from kosmos_rag.core.types import PERMISSION_FEED, Chunk, EventType, LineBox, Note
+from kosmos_rag.core.types import EVERYONE, PERMISSION_FEED, Chunk, EventType, LineBox, Note
 from kosmos_rag.storage import lexical_statistics
 from kosmos_rag.storage.binary import Array, array, array_literal, batches, pack_numbers
 from kosmos_rag.storage.events import EventBuffer
@@ -57,6 +57,8 @@ class PreparedDocument:
     """Text of each chunk whose words are indexed; repetitions are the weights of its fields."""
     vectors: Mapping[uuid.UUID, Vectors]
     """Vectors of the chunks by embedding space; all documents of a batch have the same spaces."""
+    readers: tuple[str, ...] | None = None
+    """Principals that the source named with the data; None if it names none."""
     languages: Sequence[str] = ()
     """Text search configuration of each chunk; empty where each has that of the document."""
     boxes: Sequence[LineBox] = ()
@@ -224,11 +226,15 @@ def _lock(connection: psycopg.Connection, scope: dict[str, Any], documents: Sequ
 def _decide_acl(document: PreparedDocument, feed_acls: Mapping[uuid.UUID, Acl]) -> Acl:
     """Return the acl of a document.
 
-    It is the entry of its file in a feed, else its own entry, else its own acl.
+    It is the entry of its file in a feed, else its own entry, else its own acl. The entry may be older than the data:
+    of its principals those remain that the source named with the data.
     """
     own_acl = NOBODY if document.acl == (PERMISSION_FEED,) else document.acl
     acl = feed_acls.get(document.id, own_acl)
-    return acl if document.file_id is None else feed_acls.get(document.file_id, acl)
+    acl = acl if document.file_id is None else feed_acls.get(document.file_id, acl)
+    if document.readers is None or EVERYONE in document.readers:
+        return acl
+    return tuple(principal for principal in acl if principal in document.readers)
 
 
 def _pivot(

@@ -108,6 +108,12 @@ class SourceDocument:
 
     If a permission feed of the collection names the document, that decides whatever is given here.
     """
+    readers: tuple[str, ...] | None = None
+    """Principals that its source named after the data was read; None if it names none.
+
+    With a permission feed nobody else reads the document until the next pass of the feed: the last one may be older
+    than the data.
+    """
     language: str | None = None
     """PostgreSQL text search configuration: `german`, `simple`. None: `simple` for code, else the configured one."""
     media_type: str | None = None
