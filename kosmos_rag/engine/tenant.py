@@ -336,7 +336,8 @@ class Tenant:
             ConfigError: the URL of the feed's database is not set, or cannot be used.
             DatabaseError: the pass ended early; the next one does the rest.
         """
-        return PermissionSync(self._parts.database).run(self._tenant, self._write_collection, validate_feed(feed))
+        sync = PermissionSync(self._parts.database, self.settings.ingestion)
+        return sync.run(self._tenant, self._write_collection, validate_feed(feed))
 
     def list_unreadable(self) -> list[UnreadableDocuments]:
         """Return the documents that nobody may read, by collection. Raises ConfigError, DatabaseError."""

@@ -4,20 +4,23 @@ A feed is complete: it names every document that anybody may read by it. It is r
 anything is written.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.config.display import one_line, show
 from kosmos_rag.core.errors import SourceError
 from kosmos_rag.core.types import are_names, is_text
+from kosmos_rag.ingestion.sources import confluence_permissions, jira_permissions, rclone_permissions
 from kosmos_rag.ingestion.sources.files import open_regular, unreadable_error
 from kosmos_rag.ingestion.sources.json_lines import parse_object
 from kosmos_rag.ingestion.sources.listing import MAX_SOURCE_CHARS
 from kosmos_rag.ingestion.sources.names import printable
-from kosmos_rag.ingestion.sources.rclone_permissions import list_readers
 from kosmos_rag.ingestion.sources.spec import (
+    AtlassianPermissions,
+    ConfluencePermissions,
     JsonLinesPermissions,
     PermissionFeedSpec,
     RclonePermissions,
@@ -73,25 +76,36 @@ class Permissions:
         return sorted(names - self.containers.keys())
 
 
-def read_feed(spec: PermissionFeedSpec) -> Permissions:
+def read_feed(spec: PermissionFeedSpec, settings: IngestionSettings) -> Permissions:
     """Read a feed completely.
+
+    Args:
+        spec: where the feed is.
+        settings: allowed hosts and limits.
 
     Raises:
         SourceError: it cannot be read, or a line or a row is not what it must be; the message names it.
         ConfigError: the URL of its database is not set, or cannot be used.
     """
-    permissions = _read(spec)
-    if not permissions.documents:
+    permissions = _read(spec, settings)
+    # Confluence and Jira have answered: the account sees nothing any more, so nobody is known to read anything.
+    if not permissions.documents and not isinstance(spec, AtlassianPermissions):
         raise SourceError(
             "unreadable", f"the permission feed {spec.name} names no document, so nothing is changed; check its export"
         )
     return permissions
 
 
-def _read(spec: PermissionFeedSpec) -> Permissions:
+def _read(spec: PermissionFeedSpec, settings: IngestionSettings) -> Permissions:
+    if isinstance(spec, JsonLinesPermissions):
+        return _read_json_lines(spec)
+    if isinstance(spec, SqlPermissions):
+        return _read_sql(spec)
     if isinstance(spec, RclonePermissions):
-        return _read_rclone(spec)
-    return _read_json_lines(spec) if isinstance(spec, JsonLinesPermissions) else _read_sql(spec)
+        return _read_documents(f"rclone://{spec.name}/", rclone_permissions.list_readers(spec.remote))
+    if isinstance(spec, ConfluencePermissions):
+        return _read_documents("", confluence_permissions.list_readers(spec, settings))
+    return _read_documents("", jira_permissions.list_readers(spec, settings))
 
 
 @dataclass(kw_only=True, slots=True)
@@ -197,10 +211,10 @@ def _fault(key: str, value: Any, expected: str) -> SourceError:
     return SourceError("unreadable", f"{key} is {show(value)}; it must be {expected}")
 
 
-def _read_rclone(spec: RclonePermissions) -> Permissions:
-    collected = _Collected(prefix=f"rclone://{spec.name}/")
-    for path, principals in list_readers(spec.remote):
-        collected.add_document(path, (), principals)
+def _read_documents(prefix: str, readers: Iterable[tuple[str, frozenset[str]]]) -> Permissions:
+    collected = _Collected(prefix=prefix)
+    for name, principals in readers:
+        collected.add_document(name, (), principals)
     return collected.build()
 
 

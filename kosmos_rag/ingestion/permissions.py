@@ -11,6 +11,7 @@ from itertools import groupby
 
 import psycopg
 
+from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.config.display import one_line, show
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, PermissionReport
@@ -54,8 +55,9 @@ class UnreadableDocuments(Serializable):
 class PermissionSync:
     """Applies permission feeds to the collections of one database. Thread-safe."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, settings: IngestionSettings) -> None:
         self._database = database
+        self._settings = settings
 
     def run(
         self,
@@ -84,7 +86,7 @@ class PermissionSync:
         """
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             current = FeedPass.start(connection, tenant, collection, spec.name, now=datetime.now(UTC))
-        permissions = read_feed(spec)
+        permissions = read_feed(spec, self._settings)
         acls = {
             document_id(tenant.id, collection, source): (source, acl) for source, acl in permissions.resolve().items()
         }

@@ -55,7 +55,7 @@ def check_source(spec: Mapping[str, Any], settings: IngestionSettings) -> Source
     """
     source = create_source(spec, settings)
     failures: list[IngestFailure] = []
-    acls = _read_acls(spec, failures)
+    acls = _read_acls(spec, settings, failures)
     acl = tuple(spec.get("acl") or ("everyone",))
     readers: Counter[str] = Counter()
     examples: list[str] = []
@@ -85,13 +85,15 @@ def check_source(spec: Mapping[str, Any], settings: IngestionSettings) -> Source
     )
 
 
-def _read_acls(spec: Mapping[str, Any], failures: list[IngestFailure]) -> Mapping[str, tuple[str, ...]] | None:
+def _read_acls(
+    spec: Mapping[str, Any], settings: IngestionSettings, failures: list[IngestFailure]
+) -> Mapping[str, tuple[str, ...]] | None:
     """Return the acl of each document that the feed names; None without a feed."""
     if spec.get("permissions") is None:
         return None
     feed = validate_feed(spec["permissions"])
     try:
-        return read_feed(feed).resolve()
+        return read_feed(feed, settings).resolve()
     except SourceError as error:
         failures.append(build_failure(f"permission feed {feed.name}", error))
         return {}

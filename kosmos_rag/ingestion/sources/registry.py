@@ -7,9 +7,11 @@ from typing import Any
 from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.config.display import one_line, show
 from kosmos_rag.core.errors import ConfigError, RequestError
+from kosmos_rag.ingestion.sources.confluence import ConfluenceSource, ConfluenceSpec
 from kosmos_rag.ingestion.sources.folder import FolderSource, FolderSpec
 from kosmos_rag.ingestion.sources.git import GitSource, GitSpec
 from kosmos_rag.ingestion.sources.imap import ImapSource, ImapSpec
+from kosmos_rag.ingestion.sources.jira import JiraSource, JiraSpec
 from kosmos_rag.ingestion.sources.json_lines import JsonLinesSource, JsonLinesSpec
 from kosmos_rag.ingestion.sources.listing import Source
 from kosmos_rag.ingestion.sources.rclone import RcloneSource, RcloneSpec
@@ -24,9 +26,11 @@ Kind = tuple[type[DocumentOptions], Callable[[Any, IngestionSettings], Source]]
 """Spec and source class of a kind."""
 
 KINDS: dict[str, Kind] = {
+    "confluence": (ConfluenceSpec, ConfluenceSource),
     "folder": (FolderSpec, FolderSource),
     "git": (GitSpec, GitSource),
     "imap": (ImapSpec, ImapSource),
+    "jira": (JiraSpec, JiraSource),
     "json_lines": (JsonLinesSpec, JsonLinesSource),
     "rclone": (RcloneSpec, RcloneSource),
     "s3": (S3Spec, S3Source),

@@ -6,8 +6,10 @@ from difflib import get_close_matches
 from hashlib import blake2b
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
+from urllib.parse import urlsplit
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     JsonValue,
@@ -22,6 +24,7 @@ from kosmos_rag.core.config.display import one_line, show
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.section import Section
 from kosmos_rag.core.types import EVERYONE, PERMISSION_FEED, SourceDocument
+from kosmos_rag.ingestion.sources.fetching import check_url
 
 NotBlank = Annotated[str, Field(pattern=r"^[^\x00]*[^\s\x00][^\x00]*$")]
 """Text that says something, and that PostgreSQL can hold."""
@@ -46,6 +49,25 @@ Remote = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9_.+@ -]*:[^\x00]*
 
 A remote that is described in place is refused: it would contain credentials, which are stored.
 """
+
+
+SpaceKey = Annotated[str, Field(pattern=r"^~?[A-Za-z0-9_.:@-]+$")]
+ProjectKey = Annotated[str, Field(pattern=r"^[A-Za-z][A-Za-z0-9_]*$")]
+_CLOUD = (".atlassian.net", ".atlassian.com")
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+
+
+def _check_site(url: str) -> str:
+    """Return the address of a site without a slash at its end.
+
+    Raises ValueError where a token would be sent without encryption.
+    """
+    parts = urlsplit(check_url(url))
+    if parts.query or parts.fragment:
+        raise ValueError("it must not have a query or a fragment")
+    if parts.scheme != "https" and parts.hostname not in _LOCAL:
+        raise ValueError("it must begin with https://, because a token is sent to it")
+    return url.rstrip("/")
 
 
 class JsonLinesPermissions(Section):
@@ -82,8 +104,64 @@ class RclonePermissions(Section):
     remote: Remote
 
 
-PermissionFeedSpec = JsonLinesPermissions | SqlPermissions | RclonePermissions
+class AtlassianAccess(Section):
+    """Where a Confluence or Jira is, and who reads it."""
+
+    name: Name
+    """Begins the names of the documents; of the source and of its feed it is the same."""
+    url: Annotated[str, AfterValidator(_check_site)]
+    """The address of the web interface: `https://acme.atlassian.net/wiki`."""
+    deployment: Literal["cloud", "data_center"] | None = None
+    """None: cloud if the host is one of Atlassian's."""
+    user: NotBlank | None = None
+    """With it the token is sent as its password, without it as a bearer token."""
+    token_env: Variable
+    """The variable of the environment that holds the token."""
+
+    @property
+    def is_cloud(self) -> bool:
+        """Whether it is Atlassian's cloud."""
+        host = urlsplit(self.url).hostname or ""
+        return self.deployment == "cloud" or (self.deployment is None and f".{host}".endswith(_CLOUD))
+
+
+class ConfluenceAccess(AtlassianAccess):
+    """A Confluence, and which spaces of it."""
+
+    spaces: tuple[SpaceKey, ...] = ()
+    """Keys; empty: all spaces that the account sees, except personal ones."""
+
+
+class JiraAccess(AtlassianAccess):
+    """A Jira, and which projects of it."""
+
+    projects: Annotated[tuple[ProjectKey, ...], Field(min_length=1)]
+
+
+class SignedInReaders(Section):
+    """Readers that a feed of Confluence or Jira takes from the spec."""
+
+    signed_in: tuple[NotBlank, ...] = ()
+    """Principals of all users who can sign in there; empty: nobody."""
+
+
+class ConfluencePermissions(ConfluenceAccess, SignedInReaders):
+    """A permission feed from the permissions of spaces and the restrictions of pages."""
+
+    kind: Literal["confluence"] = "confluence"
+
+
+class JiraPermissions(JiraAccess, SignedInReaders):
+    """A permission feed from permission schemes and issue security levels."""
+
+    kind: Literal["jira"] = "jira"
+
+
+AtlassianPermissions = ConfluencePermissions | JiraPermissions
+PermissionFeedSpec = JsonLinesPermissions | SqlPermissions | RclonePermissions | AtlassianPermissions
 _FEEDS: Mapping[str, type[PermissionFeedSpec]] = {
+    "confluence": ConfluencePermissions,
+    "jira": JiraPermissions,
     "json_lines": JsonLinesPermissions,
     "rclone": RclonePermissions,
     "sql": SqlPermissions,
@@ -95,7 +173,7 @@ def validate_feed(values: Any) -> PermissionFeedSpec:
 
     Raises RequestError, one line for all faults.
     """
-    if isinstance(values, JsonLinesPermissions | SqlPermissions | RclonePermissions):
+    if isinstance(values, JsonLinesPermissions | SqlPermissions | RclonePermissions | AtlassianPermissions):
         return values
     kind = values.get("kind") if isinstance(values, Mapping) else None
     if not isinstance(kind, str) or kind not in _FEEDS:

@@ -58,7 +58,7 @@ class EngineJobRunner:
         engine.observe(counters)
         self._documents = documents.DocumentHandler(engine.database, engine.ingest_pipeline, counters)
         self._sync = sync.SyncHandler(engine.database, engine.ingest_pipeline)
-        self._permissions = permissions.PermissionsHandler(engine.database)
+        self._permissions = permissions.PermissionsHandler(engine.database, engine.settings.ingestion)
         self._wings = {
             kind.name: _WingHandler(kind.create_handler(engine), engine.ingest_pipeline) for kind in wings.kinds
         }

@@ -2,6 +2,7 @@
 
 import logging
 
+from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.errors import DatabaseUnavailable
 from kosmos_rag.core.types import Job, Outcome, PermissionReport
 from kosmos_rag.ingestion.permissions import PermissionSync
@@ -22,8 +23,8 @@ class PermissionsHandler:
     A job that is done twice, or by two workers, leaves what it leaves when done once: a later pass ends an earlier one.
     """
 
-    def __init__(self, database: Database) -> None:
-        self._sync = PermissionSync(database)
+    def __init__(self, database: Database, settings: IngestionSettings) -> None:
+        self._sync = PermissionSync(database, settings)
 
     def run(self, job: Job, channel: SupervisorChannel) -> None:
         """Make one pass."""

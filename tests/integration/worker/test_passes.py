@@ -432,7 +432,7 @@ def test_stopped_pass_of_a_permission_feed__gives_its_job_back(
     channel = SupervisorChannel(child_end, queue)
     (job,) = queue.claim(1, kinds=[kinds.PERMISSIONS], worker="test")
     channel._revoked.add(job.token)  # as a message of the supervisor does
-    run_job(PermissionsHandler(engine.database), job, channel)
+    run_job(PermissionsHandler(engine.database, engine.settings.ingestion), job, channel)
     assert engine.tenant("acme", principals=("ann",)).documents() == []
     (info,) = scope.jobs.find(ids=[job_id])
     assert info.state == JobState.QUEUED

@@ -3,7 +3,7 @@
 import json
 import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,10 @@ from kosmos_rag.ingestion.sources.folder import FolderSource, FolderSpec
 from kosmos_rag.ingestion.sources.listing import Source
 from kosmos_rag.ingestion.sources.registry import KINDS, create_source
 from kosmos_rag.ingestion.sources.testing import SourceContract, Workspace
+from tests.unit.ingestion.sources.atlassian_site import TOKEN, fail
+from tests.unit.ingestion.sources.confluence_site import ConfluenceSite
 from tests.unit.ingestion.sources.dovecot import PASSWORD, Dovecot
+from tests.unit.ingestion.sources.jira_site import JiraSite
 from tests.unit.ingestion.sources.test_git import Work
 from tests.unit.ingestion.sources.web_server import Handler, Server
 
@@ -194,6 +197,45 @@ class ImapWorkspace(FolderWorkspace):
         return True
 
 
+class AtlassianWorkspace(FolderWorkspace):
+    """Pages of a Confluence, or issues of a Jira."""
+
+    def __init__(self, folder: Path, settings: IngestionSettings, site: ConfluenceSite | JiraSite) -> None:
+        super().__init__(folder, settings)
+        self.site = site
+        self.kind = "confluence" if isinstance(site, ConfluenceSite) else "jira"
+        self.ids: dict[str, str] = {}
+
+    def put(self, name: str, text: str) -> None:
+        identifier = self.ids.setdefault(name, str(len(self.ids) + 10))
+        if isinstance(self.site, ConfluenceSite):
+            self.site.put(identifier, title=name, body=text)
+        else:
+            self.site.put(identifier, summary=name, description=text)
+
+    def remove(self, name: str) -> None:
+        if isinstance(self.site, ConfluenceSite):
+            self.site.content[self.ids[name]].status = "trashed"
+        else:
+            del self.site.issues[self.ids[name]]
+
+    def spec(self) -> dict[str, object]:
+        selected = {"spaces": ["ENG"]} if self.kind == "confluence" else {"projects": ["ENG"]}
+        deployment = "cloud" if self.site.is_cloud else "data_center"
+        access = {"name": "kb", "url": self.site.url, "token_env": "SITE_TOKEN", "deployment": deployment, **selected}
+        return {**access, "full_every_s": 0, "acl": ["everyone"]}
+
+    def disconnect(self) -> bool:
+        self.site.faults.append(fail("/search", status=400))
+        return True
+
+
+SITES: dict[str, Callable[[], ConfluenceSite | JiraSite]] = {
+    "confluence": lambda: ConfluenceSite(is_cloud=True),
+    "confluence of a data center": ConfluenceSite,
+    "jira": lambda: JiraSite(is_cloud=True),
+    "jira of a data center": JiraSite,
+}
 WORKSPACES = {
     kind.kind: kind for kind in (FolderWorkspace, GitWorkspace, RcloneWorkspace, JsonLinesWorkspace, SqlWorkspace)
 }
@@ -206,7 +248,7 @@ def dovecot() -> Iterator[Dovecot]:
         yield server
 
 
-@pytest.mark.parametrize("kind", [*WORKSPACES, "imap", "site"])
+@pytest.mark.parametrize("kind", [*WORKSPACES, *SITES, "imap", "site"])
 class TestKinds(SourceContract):
     """Each kind keeps the contract."""
 
@@ -227,6 +269,10 @@ class TestKinds(SourceContract):
         if kind == "site":
             with Server.run() as server:
                 yield SiteWorkspace(tmp_path, ingestion, server)
+        elif kind in SITES:
+            monkeypatch.setenv("SITE_TOKEN", TOKEN)
+            with SITES[kind]().serve() as site:
+                yield AtlassianWorkspace(tmp_path, ingestion, site)
         elif kind == "imap":
             server = request.getfixturevalue("dovecot")
             monkeypatch.setenv("MAIL_PASSWORD", PASSWORD)
@@ -237,7 +283,8 @@ class TestKinds(SourceContract):
 
 
 def test_every_kind__is_under_the_contract_or_says_why_not() -> None:
-    assert {*WORKSPACES, "imap", "site", *COVERED_ELSEWHERE} == KINDS.keys()
+    covered = {kind.partition(" ")[0] for kind in (*WORKSPACES, *SITES, "imap", "site", *COVERED_ELSEWHERE)}
+    assert covered == KINDS.keys()
 
 
 def test_source_modules__add_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -250,7 +297,7 @@ def test_source_modules__add_kinds(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     spec = FolderSpec(path=tmp_path).model_dump(mode="json", exclude={"kind"})
     with pytest.raises(RequestError, match="kind is"):
         create_source({"kind": "acme", **spec}, settings)
-    with pytest.raises(RequestError, match="must be one of acme, folder, git"):
+    with pytest.raises(RequestError, match="must be one of acme, confluence, folder, git"):
         create_source({"kind": "other"}, settings)
     assert isinstance(create_source({"kind": "folder", "path": str(tmp_path)}, settings), FolderSource)
 

@@ -28,6 +28,8 @@ def test_specs__of_the_manual_open(
     if spec["kind"] in ("git", "rclone") and shutil.which(str(spec["kind"])) is None:
         pytest.skip(f"{spec['kind']} is not installed")
     monkeypatch.setenv("SUPPORT_MAIL_PASSWORD", "secret")
+    monkeypatch.setenv("WIKI_TOKEN", "secret")
+    monkeypatch.setenv("JIRA_TOKEN", "secret")
     monkeypatch.setenv("TICKETS_URL", "sqlite://")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     monkeypatch.setenv("DOCS_AUTHORIZATION", "Bearer token")

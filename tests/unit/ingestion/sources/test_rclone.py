@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.errors import GONE, ConfigError, RequestError, SourceError
 from kosmos_rag.ingestion.permission_feed import read_feed
 from kosmos_rag.ingestion.sources.listing import Entry
@@ -218,7 +219,7 @@ def _record(listing: Path, *files: tuple[str, list[dict[str, Any]] | None]) -> N
 def test_feed__has_the_readers_of_each_file(recorded_rclone: Path) -> None:
     user = {"type": "user", "emailAddress": "Ann@example.org", "role": "owner"}
     _record(recorded_rclone, ("hr/a.md", [user]), ("hr/b.md", []), ("hr/c.md", None))
-    feed = read_feed(validate_feed({"kind": "rclone", "name": "kb", "remote": "drive:"}))
+    feed = read_feed(validate_feed({"kind": "rclone", "name": "kb", "remote": "drive:"}), IngestionSettings())
     assert feed.resolve() == {
         "rclone://kb/hr/a.md": ("user:ann@example.org",),
         "rclone://kb/hr/b.md": (),
@@ -229,7 +230,7 @@ def test_feed__has_the_readers_of_each_file(recorded_rclone: Path) -> None:
 def test_feed__of_a_backend_without_permissions_is_refused(recorded_rclone: Path) -> None:
     _record(recorded_rclone, ("a.md", None), ("b.md", None))
     with pytest.raises(SourceError, match="reports no permissions of drive:: give acl"):
-        read_feed(validate_feed({"kind": "rclone", "name": "kb", "remote": "drive:"}))
+        read_feed(validate_feed({"kind": "rclone", "name": "kb", "remote": "drive:"}), IngestionSettings())
 
 
 @needs_rclone
@@ -239,4 +240,4 @@ def test_feed__needs_a_version_that_reads_permissions(tmp_path: Path, recorded_r
     with pytest.raises(
         ConfigError, match=r"a permission feed of kind rclone needs rclone 1\.66 or newer, this is 1\.60"
     ):
-        read_feed(validate_feed({"kind": "rclone", "name": "kb", "remote": "drive:"}))
+        read_feed(validate_feed({"kind": "rclone", "name": "kb", "remote": "drive:"}), IngestionSettings())
