@@ -1,4 +1,4 @@
-"""Readers of the pages of a Confluence, by the permissions of spaces and the restrictions of pages."""
+"""Readers of the pages of a Confluence: permissions of spaces, restrictions of pages."""
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping

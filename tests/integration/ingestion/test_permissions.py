@@ -174,6 +174,25 @@ def test_feed__decides_whatever_a_document_says_when_it_is_ingested_again(
     assert _sources(engine, tenant_name, EVERYONE, "ann") == {"b"}
 
 
+def test_changed_text__is_for_those_whom_its_source_names_until_the_next_pass(
+    engine: Engine, write: Write, tenant_name: str
+) -> None:
+    scope = engine.tenant(tenant_name)
+    scope.ingest([_document("a", "churn report")])
+    feed = write({"space": ["ann", "ben"]}, {"a": ["space"], "b": ["space"]})
+    scope.sync_permissions(feed)
+    # Its source names one reader by now, and another one whom the feed does not know yet.
+    scope.ingest([_document("a", "a secret churn report", readers=("ben", "cem"))])
+    assert [_sources(engine, tenant_name, name) for name in ("ann", "ben", "cem")] == [set(), {"a"}, set()]
+    scope.ingest([_document("b", "another churn report", readers=())])
+    assert _sources(engine, tenant_name, "ann", "ben", "cem") == {"a"}
+    scope.sync_permissions(feed)
+    assert _sources(engine, tenant_name, "ann") == {"a", "b"}
+    scope.ingest([_document("a", "a third churn report", readers=(EVERYONE,))])
+    assert _sources(engine, tenant_name, "ann") == {"a", "b"}
+    assert _sources(engine, tenant_name, EVERYONE) == set()
+
+
 def test_document__has_the_feed_or_an_acl(engine: Engine, tenant_name: str) -> None:
     report = engine.tenant(tenant_name).ingest([_document("a", "churn", acl=(PERMISSION_FEED, "ann"))])
     assert "alone, or leave it out" in report.failed[0].message
