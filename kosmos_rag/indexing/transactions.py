@@ -46,11 +46,12 @@ def maintenance_lock(database: Database, tenant: TenantRef) -> Iterator[None]:
     values = {"tenant_id": tenant.id}
     with database.worker.session() as session:
         session.execute(statement("begin_maintenance"))
-        session.execute(statement("no_transaction_timeouts"))
         if session.execute(statement("try_maintenance_lock_of_transaction"), values).fetchone() != (True,):
             raise IndexLocked(
                 f"the indexes of tenant {tenant.name} are being worked on by another process; try again later"
             )
+        # Last: a statement with values keeps its snapshot until the next one, and index builds wait for it.
+        session.execute(statement("no_transaction_timeouts"))
         with _released_at_end(session, statement("commit")):
             yield
 

@@ -21,6 +21,10 @@ _LOCKS = """
 SELECT count(*) FROM pg_locks
  WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
 """
+_SNAPSHOTS = """
+SELECT count(*) FROM pg_stat_activity
+ WHERE datname = current_database() AND state = 'idle in transaction' AND backend_xmin IS NOT NULL
+"""
 RunPooler = Callable[..., AbstractContextManager[DatabaseSettings]]
 pytestmark = pytest.mark.own_database
 
@@ -62,6 +66,7 @@ def test_maintenance__leaves_no_lock_with_another_client(settings: Settings, poo
 
         def use_a_session(step: str) -> None:
             steps.append(step)
+            assert admin.execute(_SNAPSHOTS).fetchone() == (0,)
             other.execute("SELECT 1")  # in a transaction that goes on: the session is the other client's until then
 
         scope = engine.tenant("acme")
