@@ -12,7 +12,7 @@ from kosmos_rag.core.errors import RequestError, SourceError
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.folder import FolderSource, FolderSpec
 from kosmos_rag.ingestion.sources.listing import Entry, Listing, Source
-from kosmos_rag.ingestion.sources.parts import divide_file, may_have_parts, name_part, strip_part
+from kosmos_rag.ingestion.sources.parts import divide_file, may_have_parts, name_parts, strip_part
 from kosmos_rag.ingestion.sources.spec import validate_spec
 
 
@@ -34,6 +34,14 @@ class PendingDocument(Protocol):
         """Whether a source lists it; False where the caller passed it in."""
         ...
 
+    @property
+    def parts(self) -> int | None:
+        """Number of parts of its file, 0 for a file that is one document.
+
+        The result is None where the end of the run removes what the file no longer has.
+        """
+        ...
+
     def load(self) -> SourceDocument:
         """Read the document. Raises IngestionError, DatabaseError."""
         ...
@@ -52,6 +60,7 @@ class ListedDocument:
     etag: None = None
     """Left out: an unchanged file is recognised by its content, which costs no more than reading it."""
     is_listed: bool = True
+    parts: None = None
 
     @property
     def source(self) -> str:
@@ -74,6 +83,7 @@ class LoadedDocument:
     document: SourceDocument
     etag: None = None
     is_listed: bool = False
+    parts: None = None
 
     @property
     def source(self) -> str:
@@ -110,8 +120,7 @@ class Discovery:
         """
         for parts in (self.parts, *(listing.parts for listing in self.listings)):
             for file, count in list(parts.items()):
-                names = [name_part(file, number) for number in range(1, count + 1)] or [file]
-                if failed.issuperset(names):
+                if failed >= name_parts(file, count):
                     del parts[file]
 
 

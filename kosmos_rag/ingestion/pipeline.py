@@ -4,6 +4,7 @@ Load the state of the collection once, then for each document: skip it where its
 parse and chunk it; batches of chunks are embedded and published in one transaction.
 """
 
+import logging
 import threading
 import time
 import uuid
@@ -19,7 +20,7 @@ from cachetools import LRUCache
 
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.config.presets import Preset
-from kosmos_rag.core.errors import GONE, IngestInterrupted, IngestionError, RequestError
+from kosmos_rag.core.errors import GONE, DatabaseError, IngestInterrupted, IngestionError, RequestError
 from kosmos_rag.core.telemetry import usage
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import EVERYONE, IngestReport, Outcome, SourceDocument, is_text
@@ -34,11 +35,13 @@ from kosmos_rag.ingestion.document import (
 )
 from kosmos_rag.ingestion.publisher import NO_LEASE, Completion, Lease, Publisher
 from kosmos_rag.ingestion.report import OutcomeRecorder, PublishedDocument, ReportBuilder
-from kosmos_rag.ingestion.sources.parts import may_have_parts
+from kosmos_rag.ingestion.sources.parts import strip_part
 from kosmos_rag.ingestion.state import (
     CollectionState,
+    find_part_ids,
+    find_replaced_parts,
     find_stale_parts,
-    list_part_ids,
+    find_unfinished_jobs,
     load_preset,
     load_sources,
     load_state,
@@ -51,6 +54,8 @@ from kosmos_rag.storage.documents import StoredDocuments
 from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.queue.writing import JobWriter
 from kosmos_rag.storage.tenants import TenantRef
+
+log = logging.getLogger("kosmos_rag.ingestion")
 
 _EMPTY = "empty"
 """Code of a document without text: no failure of a file that a source lists."""
@@ -288,10 +293,11 @@ class IngestPipeline:
         The parts of a large file go with its name. Returns the number of deleted documents.
         """
         ids = [document_id(tenant.id, collection, source) for source in sources if is_text(source)]
-        for source in filter(may_have_parts, filter(is_text, sources)):
-            ids += list_part_ids(tenant, collection, source)
         with self._database.worker.transaction_with_events(tenant.id, [EVERYONE]) as (connection, events):
-            JobWriter(connection, tenant).cancel_documents(ids)
+            ids += find_part_ids(connection, tenant, collection, sources)
+            JobWriter(connection, tenant).cancel_documents(
+                [*ids, *find_unfinished_jobs(connection, tenant, collection, sources)]
+            )
             return remove_documents(connection, tenant.id, ids, collection=collection, events=events)
 
     def update_metadata(
@@ -303,7 +309,7 @@ class IngestPipeline:
 
         Args:
             tenant: Owner of the collection.
-            sources: The documents.
+            sources: The documents; the name of a large file means its parts.
             changes: New values by key; None removes the key.
 
         Raises:
@@ -321,6 +327,7 @@ class IngestPipeline:
                 raise RequestError(
                     f"{access.key} decides who may read documents of {collection}; ingest the document with another one"
                 )
+            ids += find_part_ids(connection, tenant, collection, sources)
             stored = StoredDocuments(connection, tenant.id)
             return stored.update_metadata(ids, changes, collection=collection, events=events)
 
@@ -343,10 +350,8 @@ class IngestPipeline:
         """
         listings = discovery.listings if prune else []
         discovery.drop_failed_files({failure.source for failure in report.failed[len(discovery.failures) :]})
-        error_codes = {
-            document_id(tenant.id, collection, failure.source): failure.code for failure in discovery.failures
-        }
-        if not listings and not error_codes and not discovery.parts:
+        failed = {failure.source: failure.code for failure in discovery.failures}
+        if not listings and not failed and not discovery.parts:
             return
         listed = {document.source for document in discovery.documents}
         with self._database.worker.transaction_with_events(tenant.id, [EVERYONE]) as (connection, events):
@@ -359,6 +364,9 @@ class IngestPipeline:
                 else:
                     missing |= {source: stored[source] for source in sources}
             access = self._get_processor(load_preset(connection, tenant.id, collection)).settings.rag.access
+            error_codes = {document_id(tenant.id, collection, source): code for source, code in failed.items()}
+            for key, part in find_part_ids(connection, tenant, collection, failed).items():
+                error_codes.setdefault(key, failed[strip_part(part)])
             ids = {*missing.values(), *find_unauthorised(connection, tenant.id, error_codes, access)}
             # A listed document may have the name of a part.
             listed_ids = {document_id(tenant.id, collection, source) for source in filter(is_text, listed)}
@@ -563,8 +571,25 @@ class _Run:
                     )
         except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
             self.recorder.record_failure([pending for pending, _ in remaining.values()], error)
+        self._remove_replaced([result.pending for result in published])
         self.recorder.record_published(published)
         self._reject(rejected)
+
+    def _remove_replaced(self, documents: Sequence[PendingDocument]) -> None:
+        """Remove what files no longer have, once all their documents are stored.
+
+        Where it fails, the next pass removes it.
+        """
+        parts = {strip_part(document.source): document.parts for document in documents if document.parts is not None}
+        if not parts:
+            return
+        try:
+            with self.database.worker.transaction_with_events(self.tenant.id, [EVERYONE]) as (connection, events):
+                replaced = find_replaced_parts(connection, self.tenant, self.collection, parts)
+                if replaced:
+                    remove_documents(connection, self.tenant.id, replaced, collection=self.collection, events=events)
+        except DatabaseError as error:
+            log.warning("the documents that new ones replace stay until the next pass: %s", error)
 
     def _complete_unchanged(self, unchanged: Sequence[_Document]) -> None:
         """Complete the leases of unchanged documents, and store their etags."""
@@ -587,6 +612,7 @@ class _Run:
             self.recorder.record_failure(
                 lost_documents, IngestionError("lease_lost", "another writer took the documents over")
             )
+        self._remove_replaced([pending for key, pending in unchanged if key in leased])
         return self.recorder.record_unchanged([pending for key, pending in unchanged if key in leased])
 
     def _complete_absent(
@@ -627,12 +653,16 @@ class _Run:
                 with self.database.worker.transaction_with_events(self.tenant.id, [EVERYONE]) as (connection, events):
                     leased = self.lease.verify(connection, list(documents))
                     failed = {key: reason.code for key, _, reason in rejected if key in leased}
+                    files = {pending.source: key for key, pending in documents.items() if key in leased}
+                    parts = find_part_ids(connection, self.tenant, self.collection, files)
+                    owners = {part: files[strip_part(name)] for part, name in parts.items()}
+                    failed = {part: failed[key] for part, key in owners.items()} | failed
                     removed = find_unauthorised(connection, self.tenant.id, failed, access)
                     if removed:
                         remove_documents(connection, self.tenant.id, removed, collection=self.collection, events=events)
             except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
                 return self.recorder.record_failure(list(documents.values()), error)
-            self.recorder.record_removed([documents[key] for key in removed])
+            self.recorder.record_removed([documents[owners.get(key, key)] for key in removed])
         for _, pending, reason in rejected:
             self.recorder.record_failure([pending], reason)
         return None

@@ -1,17 +1,16 @@
 """State of a collection that the pipeline loads before it processes documents."""
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import psycopg
 
 from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.errors import IngestionError
-from kosmos_rag.core.types import Space
+from kosmos_rag.core.types import Space, is_text
 from kosmos_rag.ingestion.document import document_id
-from kosmos_rag.ingestion.sources.parts import name_part, strip_part
-from kosmos_rag.parsing import bounds
+from kosmos_rag.ingestion.sources.parts import may_have_parts, name_part, name_parts, strip_part
 from kosmos_rag.storage.documents import StoredDocuments
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import SpaceStore, TenantRef
@@ -102,30 +101,70 @@ def load_sources(
     return {source: key for key, source in connection.execute(statement("sources"), values).fetchall()}
 
 
-def list_part_ids(tenant: TenantRef, collection: str, source: str, *, after: int = 0) -> list[uuid.UUID]:
-    """Return the ids that the parts of a file after one of them may have."""
-    numbers = range(after + 1, bounds.MAX_FILE_PARTS + 1)
-    return [document_id(tenant.id, collection, name_part(source, number)) for number in numbers]
+def find_part_ids(
+    connection: psycopg.Connection, tenant: TenantRef, collection: str, sources: Iterable[str]
+) -> dict[uuid.UUID, str]:
+    """Return the names of the stored parts of files, by id.
+
+    In the caller's transaction.
+    """
+    files = list(filter(may_have_parts, filter(is_text, sources)))
+    if not files:
+        return {}
+    values = {"tenant_id": tenant.id, "collection": collection, "files": files}
+    return dict(connection.execute(statement("parts_of_files"), values).fetchall())
+
+
+def find_unfinished_jobs(
+    connection: psycopg.Connection, tenant: TenantRef, collection: str, sources: Iterable[str]
+) -> dict[uuid.UUID, str]:
+    """Return the names of the documents that unfinished jobs write for files, by id.
+
+    Those of other files than large ones are left out. In the caller's transaction.
+    """
+    files = list(filter(may_have_parts, filter(is_text, sources)))
+    if not files:
+        return {}
+    values = {"tenant_id": tenant.id, "collection": collection, "files": files}
+    rows = connection.execute(statement("unfinished_jobs_of_files"), values).fetchall()
+    return {uuid.UUID(key): source for key, source in rows}
+
+
+def find_replaced_parts(
+    connection: psycopg.Connection, tenant: TenantRef, collection: str, parts: Mapping[str, int]
+) -> list[uuid.UUID]:
+    """Return the stale documents of files whose present documents are all stored, without an unfinished job.
+
+    Args: see `find_stale_parts`.
+    """
+    stale = find_stale_parts(connection, tenant, collection, parts)
+    files = set(stale.values())
+    unfinished = set(find_unfinished_jobs(connection, tenant, collection, files).values())
+    present = {file: name_parts(file, parts[file]) for file in files}
+    ids = {document_id(tenant.id, collection, name) for names in present.values() for name in names}
+    stored = StoredDocuments(connection, tenant.id).read_etags(ids).keys()
+    replaced = {file for file, names in present.items() if stored >= names and unfinished.isdisjoint(names)}
+    return [key for key, file in stale.items() if file in replaced]
 
 
 def find_stale_parts(
     connection: psycopg.Connection, tenant: TenantRef, collection: str, parts: Mapping[str, int]
-) -> Iterator[uuid.UUID]:
-    """Yield the ids of documents that files had when they were longer or shorter.
+) -> dict[uuid.UUID, str]:
+    """Return the files of documents that they had when they were longer or shorter, by id.
 
     Args:
         connection: a transaction of the tenant.
         parts: number of parts of each file; 0 for a file that is one document.
     """
-    whole = [source for source, count in parts.items() if not count]
+    wholes = {document_id(tenant.id, collection, source): source for source, count in parts.items() if count}
     # A file with parts has two of them at least, and the first may have failed.
-    firsts = {
-        document_id(tenant.id, collection, name_part(source, number)): source for source in whole for number in (1, 2)
-    }
-    stored = StoredDocuments(connection, tenant.id).read_etags(firsts)
-    for source in {strip_part(name) for name in stored}:
-        yield from list_part_ids(tenant, collection, source)
-    for source, count in parts.items():
-        if count:
-            yield document_id(tenant.id, collection, source)
-            yield from list_part_ids(tenant, collection, source, after=count)
+    firsts = [name_part(source, number) for source, count in parts.items() if not count for number in (1, 2)]
+    ids = [*wholes, *(document_id(tenant.id, collection, part) for part in firsts)]
+    stored = StoredDocuments(connection, tenant.id).read_etags(ids).keys()
+    stale = {key: source for key, source in wholes.items() if source in stored}
+    divided = {*wholes.values(), *(strip_part(part) for part in firsts if part in stored)}
+    for key, part in find_part_ids(connection, tenant, collection, divided).items():
+        file = strip_part(part)
+        if int(part.rpartition("-")[2]) > parts[file]:
+            stale[key] = file
+    return stale

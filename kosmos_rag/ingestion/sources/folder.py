@@ -181,10 +181,10 @@ class FolderSource:
         parts[entry.source] = len(file_parts)
         for part in file_parts:
             place = part.to_locator()
-            locator = {**entry.locator, "part": place, "file_etag": entry.etag}
+            locator = {**entry.locator, "part": place, "parts": len(file_parts), "file_etag": entry.etag}
             yield Entry(source=part.name(entry.source), etag=self._extend_etag(entry, place), locator=locator)
         if not file_parts:
-            yield entry
+            yield replace(entry, locator={**entry.locator, "parts": 0})
 
     def _extend_etag(self, entry: Entry, *state: object) -> str | None:
         return self._spec.compute_etag(entry.etag, *state) if entry.etag is not None and state else entry.etag

@@ -80,6 +80,15 @@ def name_part(file: str, number: int) -> str:
     return f"{file}#part-{number}"
 
 
+def name_parts(file: str, count: int) -> set[str]:
+    """Return the names of the documents of a file.
+
+    Args:
+        count: number of its parts; 0 for a file that is one document.
+    """
+    return {name_part(file, number) for number in range(1, count + 1)} or {file}
+
+
 def strip_part(source: str) -> str:
     """Return the name of the file of a part; other names unchanged."""
     file = _PART.sub("", source)

@@ -224,6 +224,14 @@ SELECT d.id, d.source
    AND (%(prefix)s::text IS NULL OR starts_with(d.source, %(prefix)s))
  ORDER BY d.source
 
+-- name: parts_of_files
+-- Stored parts of large files, by the names of the files.
+SELECT d.id, d.source
+  FROM kosmos.documents d
+ WHERE d.tenant_id = %(tenant_id)s AND d.collection = %(collection)s
+   AND d.source ~ '#part-[1-9][0-9]{0,8}$'
+   AND regexp_replace(d.source, '#part-[1-9][0-9]{0,8}$', '') = ANY (%(files)s::text[])
+
 -- name: source_etags
 SELECT d.source, d.source_etag
   FROM kosmos.documents d

@@ -80,6 +80,10 @@ class _JobDocument:
     def is_listed(self) -> bool:
         return "entry" in self.job.payload
 
+    @property
+    def parts(self) -> int | None:
+        return self.job.payload["entry"]["locator"].get("parts") if self.is_listed else None
+
     def load(self) -> SourceDocument:
         return self.load_document(self.job)
 

@@ -18,8 +18,9 @@ from kosmos_rag.core.types import EVERYONE, IngestFailure, Job, Outcome
 from kosmos_rag.ingestion.document import DocumentProcessor, document_id
 from kosmos_rag.ingestion.pipeline import IngestPipeline
 from kosmos_rag.ingestion.sources.listing import Entry
+from kosmos_rag.ingestion.sources.parts import covers_part, strip_part
 from kosmos_rag.ingestion.sources.registry import create_source
-from kosmos_rag.ingestion.state import load_preset, require_preset
+from kosmos_rag.ingestion.state import find_unfinished_jobs, load_preset, require_preset
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.documents import StoredDocuments
 from kosmos_rag.storage.publish import remove_documents
@@ -107,6 +108,7 @@ class _SyncRun:
             self._enqueue(run, entries)
         failures = list(listing.failures)
         missing = {name: key for name, key in stored.items() if key.bytes not in self.listed and listing.covers(name)}
+        missing = self._leave_until_replaced(missing, listing.parts)
         if refusal := listing.refusal_to_prune(list(missing)):
             failures.append(refusal)
             missing = {}
@@ -121,6 +123,16 @@ class _SyncRun:
             if failures:
                 events.add_source_failure(self._job.collection, listing.name, failures)
         self.failures += failures
+
+    def _leave_until_replaced(self, missing: Mapping[str, uuid.UUID], parts: Mapping[str, int]) -> dict[str, uuid.UUID]:
+        """Leave out what unfinished jobs of a file replace; the last of them removes it."""
+        files = {strip_part(name) for name in missing if covers_part(name, parts)}
+        if not files:
+            return dict(missing)
+        with self._transaction() as connection:
+            jobs = find_unfinished_jobs(connection, self._owner, self._job.collection, files)
+        pending = {strip_part(name) for name in jobs.values()}
+        return {name: key for name, key in missing.items() if strip_part(name) not in pending}
 
     @contextmanager
     def _transaction(self) -> Iterator[psycopg.Connection]:

@@ -1,6 +1,7 @@
 """Large files of rows from end to end: parts as documents that come and go with the file."""
 
 import json
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -10,8 +11,11 @@ import pytest
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.types import EVERYONE, PERMISSION_FEED, PermissionReport
 from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.ingestion import pipeline, state
+from kosmos_rag.ingestion.document import document_id
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.permissions import FeedPass, StoredPermissions
+from tests.integration.variants import opened as open_engine
 
 
 def build_table(rows: int) -> str:
@@ -92,6 +96,48 @@ def test_ingest__parts_follow_the_length_of_the_file(scope: Tenant, tmp_path: Pa
 
     assert scope.delete("orders.csv") == 3
     assert list_parts(scope) == []
+
+
+def test_update_metadata__reaches_the_parts_of_a_file(scope: Tenant) -> None:
+    scope.ingest([SourceDocument(source="orders.csv", data=build_table(600).encode()), *_others()])
+    assert scope.update_metadata("orders.csv", {"approved": True}) == 3
+    approved = {document.source for document in scope.documents() if document.metadata.get("approved")}
+    assert approved == {f"orders.csv#part-{number}" for number in (1, 2, 3)}
+
+
+def test_delete__finds_parts_by_one_statement(scope: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+    scope.ingest([SourceDocument(source="orders.csv", data=build_table(600).encode()), *_others()])
+    scope.delete("orders.csv#part-1")
+    scope.delete("orders.csv#part-2")
+    computed: list[str] = []
+
+    def count(tenant_id: uuid.UUID, collection: str, source: str) -> uuid.UUID:
+        computed.append(source)
+        return document_id(tenant_id, collection, source)
+
+    for module in (pipeline, state):
+        monkeypatch.setattr(module, "document_id", count)
+    assert scope.delete(["orders.csv", *(f"absent{number}.csv" for number in range(9))]) == 1
+    assert len(computed) == 10
+    assert list_parts(scope) == ["orders.csv.bak#part-1", "other.csv"]
+
+
+def _others() -> list[SourceDocument]:
+    names = ["other.csv", "orders.csv.bak#part-1"]
+    return [SourceDocument(source=name, data=b"order,customer\n1,Ada\n") for name in names]
+
+
+def test_ingest__a_failed_file_leaves_no_parts_open_to_everyone(
+    scope: Tenant, settings: Settings, tenant_name: str
+) -> None:
+    """Stored before departments were known; the file fails now, so nothing replaces its parts."""
+    scope.ingest([SourceDocument(source="hr/orders.csv", data=build_table(600).encode()), *_others()])
+    values = {"rag.access.department_from": "folder", "rag.access.departments": ("hr",)}
+    with open_engine(settings, values, embedder=HashingEmbedder()) as engine:
+        document = SourceDocument(source="hr/orders.csv", data=b"\0" * 100)
+        report = engine.tenant(tenant_name).ingest([document])
+    assert ([failure.source for failure in report.failed], report.removed) == (["hr/orders.csv"], 3)
+    assert not any(source.startswith("hr/") for source in list_parts(scope))
 
 
 def test_ingest__a_file_that_cannot_be_read_keeps_its_parts(scope: Tenant, tmp_path: Path) -> None:

@@ -1,11 +1,19 @@
 """Large files of rows in passes of a worker: the parts of a file are documents that go with it."""
 
 import json
+import uuid
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from kosmos_rag import Engine, Settings, Tenant
+from kosmos_rag import Engine, Settings, SourceDocument, Tenant
+from kosmos_rag.core.errors import SourceError
+from kosmos_rag.ingestion.publisher import Completion, Publisher
+from kosmos_rag.ingestion.sources.folder import FolderSource
+from kosmos_rag.ingestion.sources.listing import Entry
+from tests.integration.apps.http.serving import eventually
 from tests.integration.worker.working import Work, counts, last_run
 
 pytestmark = pytest.mark.emptied_database
@@ -21,6 +29,11 @@ def settings(settings: Settings) -> Settings:
 def write_table(file: Path, rows: int) -> None:
     """Write a table with a padded column: much to read, and little to store."""
     file.write_text("order,customer\n" + "".join(f"{row},customer{row}{' ' * 2_000}\n" for row in range(rows)))
+
+
+def wait_for_sources(scope: Tenant, expected: list[str]) -> None:
+    """Wait for documents: a thread removes what the last job of a file has replaced."""
+    eventually(lambda: list_sources(scope) == expected)
 
 
 def list_sources(scope: Tenant) -> list[str]:
@@ -47,18 +60,64 @@ def test_parts__follow_their_file_from_pass_to_pass(scope: Tenant, work: Work, t
     assert run_pass() == {"unchanged": 5}
 
     write_table(file, 600)
-    assert run_pass() == {"changed": 1, "unchanged": 3, "removed": 1}
-    assert list_sources(scope) == [*parts[:3], "kb/small.csv"]
+    assert run_pass() == {"changed": 1, "unchanged": 3}
+    wait_for_sources(scope, [*parts[:3], "kb/small.csv"])
 
     write_table(file, 5)
-    assert run_pass() == {"new": 1, "unchanged": 1, "removed": 3}
-    assert list_sources(scope) == ["kb/orders.csv", "kb/small.csv"]
+    assert run_pass() == {"new": 1, "unchanged": 1}
+    wait_for_sources(scope, ["kb/orders.csv", "kb/small.csv"])
 
     write_table(file, 600)
-    assert run_pass() == {"new": 3, "unchanged": 1, "removed": 1}
+    assert run_pass() == {"new": 3, "unchanged": 1}
+    wait_for_sources(scope, [*parts[:3], "kb/small.csv"])
     file.unlink()
     assert run_pass() == {"unchanged": 1, "removed": 3}
     assert list_sources(scope) == ["kb/small.csv"]
+
+
+def test_parts__readers_find_the_file_at_each_moment_of_its_division(
+    scope: Tenant, work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "kb"
+    folder.mkdir()
+    answers: list[bool] = []
+    publish = Publisher._publish
+
+    def publish_and_read(*values: Any) -> Mapping[uuid.UUID, Completion]:
+        answers.append(bool(scope.search("customer0", 1).hits))
+        return publish(*values)
+
+    for rows in (3, 600, 5):
+        write_table(folder / "orders.csv", rows)
+        scope.jobs.enqueue(folder)
+        work()
+        monkeypatch.setattr(Publisher, "_publish", publish_and_read)
+    assert len(answers) > 1
+    assert all(answers)
+    wait_for_sources(scope, ["kb/orders.csv"])
+
+
+def test_parts__the_document_of_a_file_stays_until_the_last_part_is_stored(
+    scope: Tenant, work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "kb"
+    folder.mkdir()
+    file = folder / "orders.csv"
+    write_table(file, 3)
+    scope.jobs.enqueue(folder)
+    work()
+    write_table(file, 600)
+    load = FolderSource.load
+
+    def refuse_second(source: FolderSource, entry: Entry) -> SourceDocument:
+        if entry.source.endswith("#part-2"):
+            raise SourceError("no_permission", "the second part cannot be read; change its permissions")
+        return load(source, entry)
+
+    monkeypatch.setattr(FolderSource, "load", refuse_second)
+    scope.jobs.enqueue(folder)
+    work()
+    assert list_sources(scope) == ["kb/orders.csv", "kb/orders.csv#part-1", "kb/orders.csv#part-3"]
 
 
 def test_parts__a_file_that_cannot_be_read_keeps_them(scope: Tenant, work: Work, tmp_path: Path) -> None:
@@ -93,6 +152,7 @@ def test_parts__have_the_readers_that_the_feed_of_their_source_names_for_the_fil
         )
         scope.jobs.enqueue(spec)
         work()
+        eventually(lambda: len(scope.sources()) == {3: 1, 600: 3, 900: 4}[rows])
         return {name: list_sources(engine.tenant(scope.name, principals=(name,))) for name in ("ann", "ben")}
 
     parts = [f"kb/orders.csv#part-{number}" for number in (1, 2, 3, 4)]
