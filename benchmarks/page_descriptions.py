@@ -8,7 +8,7 @@ A file of `pages/` describes pages of the PDF of the same name: a list of elemen
     c    a paragraph that continues from the page before
     t    a table: `names` and some of its `rows`; `with_text` where text is between its rows
     kv   labels and their values
-    any  words of a figure, each in one piece, in any order
+    any  words of a figure, each in one piece, in any order; those that are only pixels of a picture are left out
     f    furniture: running lines and page numbers, which may be left out
     maybe  headings that may be found or not
     tables  true where a table is on the page that is not described
