@@ -19,7 +19,7 @@ from kosmos_rag.parsing.pdf.cells import (
     join_continued,
 )
 from kosmos_rag.parsing.pdf.graphics import NEAR, Box, Rules, unite
-from kosmos_rag.parsing.pdf.lines import join_text
+from kosmos_rag.parsing.pdf.lines import Line, join_line, join_text
 from kosmos_rag.parsing.pdf.text_layer import MIDDLE, Run
 from kosmos_rag.parsing.tables.table import Table
 
@@ -133,6 +133,28 @@ class Grid:
             and not (len(filled) < len(rows) and is_prose(table))
             else None
         )
+
+    def read_form(self, runs: Sequence[Run]) -> list[Line]:
+        """Return the lines of a blank form, box by box; none where the boxes are no form.
+
+        In one, most rows have room to write below the text of each of their boxes.
+        """
+        texts = self._assign(runs) if self.faces and runs else {}
+        if not self._is_form(texts):
+            return []
+        faces = sorted(texts, key=lambda face: (face.top, face.left))
+        return [
+            join_line(sorted(line, key=lambda run: run.left)) for face in faces for line in group_lines(texts[face])
+        ]
+
+    def _is_form(self, texts: dict[_Face, list[Run]]) -> bool:
+        rows: dict[int, list[bool]] = defaultdict(list)
+        for face, runs in texts.items():
+            highest, lowest = (choose(runs, key=lambda run: run.baseline) for choose in (max, min))
+            above = max(0.0, self._ys[face.top] - highest.baseline - highest.size)
+            below = lowest.baseline - self._ys[face.bottom]
+            rows[face.top].append(below - above > lowest.size)
+        return 2 * sum(map(all, rows.values())) > len(rows)
 
     def _assign(self, runs: Sequence[Run]) -> dict[_Face, list[Run]]:
         faces = {

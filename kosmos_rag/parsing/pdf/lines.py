@@ -55,6 +55,8 @@ class Line(NamedTuple):
     """Number of its region on the page."""
     is_label: bool = False
     """It is a label of a figure."""
+    is_banded: bool = False
+    """It is alone in a shaded band or frame of its height, as the title of a section is."""
 
     @property
     def style(self) -> tuple[float, bool]:

@@ -197,6 +197,8 @@ class _PageBuilder:
         """Return whether two lines, one below the other, are of two paragraphs."""
         if above.divided:
             return False
+        if above.is_banded or line.is_banded:
+            return True
         if above.style != line.style and not self._same_text(above, line):
             return True
         if self._is_apart(above, line):

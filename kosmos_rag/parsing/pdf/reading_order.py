@@ -1,5 +1,6 @@
 """Arrange what is on a PDF page in the order in which a person reads it."""
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -27,6 +28,7 @@ _LABEL_WORDS = 6
 def arrange(content: PageContent) -> list[Region]:
     """Return the regions of a page in reading order."""
     lines = join_rows(list(_drop_copies(line for line in join_runs(content.lines) if line.text)))
+    lines = list(_mark_bands(lines, content.boxes))
     items = [Item(box=line.box, order=order, line=line) for order, line in enumerate(lines)]
     turned = list(content.turned)
     if content.is_vertical or len(items) > bounds.MAX_PAGE_LINES:
@@ -61,6 +63,32 @@ def _is_copy(line: Line, other: Line) -> bool:
     return max(abs(line.left - other.left), abs(line.baseline - other.baseline)) < ONE_LINE * line.size
 
 
+def _mark_bands(lines: Sequence[Line], boxes: Iterable[Box]) -> Iterator[Line]:
+    """Yield the lines; those that are alone in a band are marked.
+
+    A band is as high as one line, and wider. Bands that touch are the background of one text.
+    """
+    bands = sorted({Box(*map(round, box)) for box in boxes}, key=lambda box: box.bottom)
+    bottoms = [box.bottom for box in bands]
+    by_level = sorted(lines, key=lambda line: line.baseline)
+    levels = [line.baseline for line in by_level]
+
+    def is_band(box: Box, line: Line) -> bool:
+        is_around = box.left <= line.left + NEAR and line.right - NEAR <= box.right and line.baseline < box.top
+        inside = by_level[bisect_left(levels, box.bottom) : bisect_left(levels, box.top)]
+        return (
+            is_around
+            and box.height < 2 * line.size
+            and box.width > line.right - line.left + 2 * line.size
+            and sum(other.left < box.right and box.left < other.right for other in inside) == 1
+            and not any(abs(other.bottom - box.top) < NEAR or abs(other.top - box.bottom) < NEAR for other in bands)
+        )
+
+    for line in lines:
+        near = bands[bisect_left(bottoms, line.baseline - line.size) : bisect_right(bottoms, line.baseline)]
+        yield line._replace(is_banded=True) if any(is_band(box, line) for box in near) else line
+
+
 def _take_tables(items: list[Item], turned: list[Run], content: PageContent) -> list[Item]:
     """Replace the lines of ruled tables by the tables."""
     for lattice in find_lattices(content.rules):
@@ -71,10 +99,13 @@ def _take_tables(items: list[Item], turned: list[Run], content: PageContent) -> 
             continue
         grid = Grid(lattice)
         runs = [run for item in inside if item.line for run in item.line.fragments]
-        table = grid.build_table([*divide_runs(runs, grid.edges, content.split_words), *extra])
-        if table is None:
+        runs = [*divide_runs(runs, grid.edges, content.split_words), *extra]
+        if form := grid.read_form(runs):
+            region = Region(form)
+        elif (table := grid.build_table(runs)) is not None:
+            region = Region(table=FoundTable(table, lattice.box, grid.edges))
+        else:
             continue
-        region = Region(table=FoundTable(table, lattice.box, grid.edges))
         for run in extra:
             turned.remove(run)
         order = min((item.order for item in inside), default=0)

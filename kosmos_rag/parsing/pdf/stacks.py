@@ -119,6 +119,8 @@ class TableFinder:
     def _is_title(self, rows: Sequence[Row], index: int) -> bool:
         """Return whether a row is one line in letters of its own above rows of cells."""
         lines = rows[index].lines
+        if len(lines) == 1 and lines[0].is_banded:
+            return True
         if len(lines) > 1 or index + 1 >= len(rows):
             return False
         first, below = lines[0], rows[index + 1].lines
@@ -324,9 +326,23 @@ def _is_by_column(stack: Stack) -> bool:
         sides = [item for item in items if item.box.right <= left], [item for item in items if item.box.left >= left]
         labels = [item.line.text for item in sides[0] if item.line]
         is_label = all(text.endswith(":") or MARKER.fullmatch(text) for text in labels)
-        if is_label or not is_written_by_column(*sides):
+        if is_label or not (is_written_by_column(*sides) or _are_out_of_step(stack.rows, left)):
             return False
     return True
+
+
+def _are_out_of_step(rows: Sequence[Row], strip: float) -> bool:
+    """Return whether each side begins a text where the other side continues one.
+
+    Rows of a table, or of labels and values, continue together.
+    """
+    begins: set[tuple[bool, bool]] = set()
+    for row in rows:
+        left = [line for line in row.lines if line.right <= strip]
+        right = [line for line in row.lines if line.left >= strip]
+        if left and right:
+            begins.add((not left[-1].text[0].islower(), not right[0].text[0].islower()))
+    return {(True, False), (False, True)} <= begins
 
 
 def _read_columns(stack: Stack) -> Iterator[_Section]:

@@ -241,3 +241,87 @@ def test_parse_pdf__signs_outside_of_the_first_plane_do_not_shift_the_text_after
         }
     )
     assert parse(SourceDocument(source="a.pdf", data=data)).text.split("\n") == ["𝐴𝐴𝐴", "The last line"]
+
+
+CHECKLIST = [
+    (["Screening", "Safety plan", "Court order for a child", "in need of help"], ["Relatives", "Foster home"]),
+    (["Reunification", "Referral", "Transport", "Visits"], ["Efforts to enhance the", "work on such cases"]),
+]
+
+
+def test_parse_pdf__a_list_in_two_columns_is_read_by_column_where_its_rows_do_not_agree() -> None:
+    page = Page()
+    for y in range(6):
+        for x, (first, second) in zip((60, 320), CHECKLIST, strict=True):
+            page.text(x, 100 + 12 * y, [*first, *second][y])
+    expected = " ".join(line for column in CHECKLIST for part in column for line in part)
+    assert squeeze(page.parse().text) == expected
+
+
+def test_parse_pdf__labels_and_values_of_several_lines_are_read_by_row() -> None:
+    page = Page()
+    rows = [("Name of the company", "Ada Ltd."), ("and of its owner", "and sons"), ("Address", "Linz"), ("Tax", "U12")]
+    for y, row in enumerate(rows):
+        for x, text in zip((60, 320), row, strict=True):
+            page.text(x, 100 + 12 * y, text)
+    assert "Address Linz" in squeeze(page.parse().text.replace("|", ""))
+
+
+def draw_band(page: Page, top: float, text: str, left: float = 50) -> None:
+    page.pdf.set_fill_color(220)
+    page.pdf.rect(left, top, 240, 14, style="F")
+    page.text(left + 5, top + 10, text)
+
+
+def test_parse_pdf__a_line_in_a_shaded_band_is_a_paragraph() -> None:
+    titles = ["Social history", "Tobacco use", "Lifestyle"]
+    page = Page()
+    for number, title in enumerate(titles):
+        draw_band(page, 100 + 38 * number, title)
+        page.lines(55, 122 + 38 * number, f"Status {number}: Not on file", f"Since {number}: Not on file", leading=11)
+    assert [text for text in page.parse().text.split("\n\n") if ":" not in text] == titles
+
+
+def test_parse_pdf__a_shaded_band_ends_a_table_though_another_column_has_text_beside_it() -> None:
+    page = Page()
+    rows = [("Name", "Type", "Value"), ("width", "long", "300"), ("height", "long", "150")]
+    titles = [(left, 100 + 56 * number, f"{title} {left}") for left in (50, 320) for number, title in enumerate("AB")]
+    for left, top, title in titles:
+        draw_band(page, top, title, left)
+        for row, texts in enumerate(rows):
+            for column, text in enumerate(texts):
+                page.text(left + 5 + 80 * column, top + 24 + 14 * row, text)
+    parsed = page.parse()
+    assert len(parsed.tables) == 4
+    assert {title for _, _, title in titles} <= set(parsed.text.split("\n\n"))
+
+
+def test_parse_pdf__a_highlighted_line_and_lines_of_code_are_in_no_band() -> None:
+    page = Page()
+    texts = [
+        "The office moves in autumn and takes all its",
+        "boxes with it, but the archive stays in the",
+        "old house.",
+    ]
+    page.pdf.set_fill_color(250, 240, 120)
+    page.pdf.rect(49, 105, 185, 11, style="F")
+    page.lines(50, 100, *texts, leading=13)
+    page.pdf.set_fill_color(230)
+    for number in range(3):
+        page.pdf.rect(50, 191 + 13 * number, 300, 13, style="F")
+    page.lines(55, 200, "def start(name", "          number):", "    return name", leading=13)
+    first, second = page.parse().text.split("\n\n")
+    assert squeeze(first) == " ".join(texts)
+    assert second.split()[-1] == "name"
+
+
+def test_parse_pdf__a_blank_form_is_read_box_by_box_and_is_no_table() -> None:
+    labels = [["First name", "Last name"], ["Street and number", "Post code"], ["Telephone", "Mail"]]
+    page = Page()
+    for row, texts in enumerate(labels):
+        for column, text in enumerate(texts):
+            page.pdf.rect(50 + 200 * column, 100 + 30 * row, 200, 30)
+            page.text(53 + 200 * column, 108 + 30 * row, text, size=7)
+    parsed = page.parse()
+    assert parsed.tables == ()
+    assert parsed.text.split() == " ".join(text for texts in labels for text in texts).split()
