@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from kosmos_rag.core.config import UrlSettings
 from kosmos_rag.core.config.display import one_line
@@ -178,6 +178,21 @@ class Fetcher:
         def send(until: float, client: "httpx.Client") -> Receipt:
             with self._send(client, "POST", url, until, headers, body) as response:
                 return Receipt(status=response.status_code, retry_after=response.headers.get("retry-after", ""))
+
+        return self._run_with_timeout(url, send)
+
+    def submit(self, url: str, fields: Mapping[str, str]) -> tuple[int, bytes]:
+        """Send a form to a URL, and return status and body of the answer. Raises SourceError.
+
+        Redirects are not followed.
+        """
+        form = urlencode(fields).encode()
+        headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
+
+        def send(until: float, client: "httpx.Client") -> tuple[int, bytes]:
+            with self._send(client, "POST", url, until, headers, form) as response:
+                blocks = _until_deadline(response.iter_raw(), until)
+                return response.status_code, read_limited(blocks, url, max_bytes=self._max_bytes)
 
         return self._run_with_timeout(url, send)
 

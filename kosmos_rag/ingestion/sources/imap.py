@@ -1,6 +1,5 @@
 """The mails of a mailbox as a source."""
 
-import os
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
@@ -11,14 +10,15 @@ from pydantic import Field
 
 from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.config.display import one_line
-from kosmos_rag.core.errors import GONE, ConfigError, SourceError
+from kosmos_rag.core.errors import GONE, SourceError
 from kosmos_rag.core.extras import require_extra
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.files import PassCache, too_large_error
 from kosmos_rag.ingestion.sources.gitignore import Patterns
+from kosmos_rag.ingestion.sources.imap_login import ImapCredentials, create_login
 from kosmos_rag.ingestion.sources.imap_mailbox import FolderError, FolderUids, Mailbox, MailFolder
 from kosmos_rag.ingestion.sources.listing import Entry, Listing, build_failure
-from kosmos_rag.ingestion.sources.spec import Name, NamedReaders, NotBlank, Variable
+from kosmos_rag.ingestion.sources.spec import Name, NamedReaders
 from kosmos_rag.parsing.mail import mime
 
 _PORTS = {"tls": 993, "starttls": 143}
@@ -29,7 +29,7 @@ _HEAD_END = re.compile(rb"\r?\n\r?\n")
 _MESSAGE_ID = re.compile(r"<[^<>\s]+>")
 
 
-class ImapSpec(NamedReaders):
+class ImapSpec(NamedReaders, ImapCredentials):
     """A mailbox, and which folders of it."""
 
     kind: Literal["imap"] = "imap"
@@ -39,9 +39,6 @@ class ImapSpec(NamedReaders):
     port: Annotated[int, Field(strict=True, ge=1, le=65535)] | None = None
     """None: 993, with STARTTLS 143."""
     security: Literal["tls", "starttls"] = "tls"
-    user: NotBlank
-    password_env: Variable
-    """The variable of the environment that holds the password."""
     include: tuple[str, ...] = ()
     """Patterns of folders as in a .gitignore; empty: all but drafts, junk, trash and copies of all mails."""
     exclude: tuple[str, ...] = ()
@@ -59,15 +56,14 @@ class ImapSource:
         Raises RequestError if a pattern is malformed, ConfigError if the variable is not set.
         """
         require_extra("imap", "a source of kind imap", "imapclient")
-        if not (password := os.environ.get(spec.password_env)):
-            raise ConfigError(f"{spec.password_env} is not set: put the password of {spec.user} into that variable")
         self._spec = spec
         self._patterns = Patterns(spec.include, spec.exclude)
         self._max_bytes = settings.max_file_bytes
         self._prefix = f"imap://{spec.name}/"
         self._mailbox = Mailbox(
             spec.host, spec.port or _PORTS[spec.security], starttls=spec.security == "starttls",
-            user=spec.user, password=password, variable=spec.password_env,
+            user=spec.user,
+            login=create_login(spec, settings),
         )  # fmt: skip
         self._cache = PassCache("imap", spec.name, spec.host, spec.port, spec.user)
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import SourceError
+from kosmos_rag.ingestion.sources.imap_login import Login
 
 if TYPE_CHECKING:
     from imapclient import IMAPClient
@@ -59,16 +60,16 @@ class FolderUids(NamedTuple):
 class Mailbox:
     """A connection to a mailbox, which reads only. Thread-safe."""
 
-    def __init__(self, host: str, port: int, *, starttls: bool, user: str, password: str, variable: str) -> None:
+    def __init__(self, host: str, port: int, *, starttls: bool, user: str, login: Login) -> None:
         """Prepare a connection; the first call opens it.
 
         Args:
             starttls: encryption starts by a command; without it no password is sent.
-            variable: the variable of the environment that holds the password, for messages.
+            login: the credentials of the user.
         """
         self._client: IMAPClient | None = None
         self._server, self._starttls = (host, port), starttls
-        self._user, self._password, self._variable = user, password, variable
+        self._user, self._login = user, login
         self._title = one_line(f"{host}:{port}")
         self._context = ssl.create_default_context()
         self._lock = threading.Lock()
@@ -172,17 +173,18 @@ class Mailbox:
         if self._starttls:
             client.starttls(self._context)
         try:
-            client.plain_login(self._user, self._password)
+            self._login.log_in(client, self._user)
         except LoginError as error:
             # The library raises it for a lost connection too.
             if isinstance(error.__context__, IMAP4.abort):
                 raise
-            if not client.has_capability("AUTH=PLAIN"):
-                reason = f"{self._title} does not offer SASL PLAIN ({one_line(str(error))})"
+            if not any(client.has_capability(f"AUTH={name}") for name in self._login.mechanisms):
+                names = " or ".join(self._login.mechanisms)
+                reason = f"{self._title} does not offer SASL {names} ({one_line(str(error))})"
                 raise SourceError("refused", f"{reason}; turn it on there, or use a server that offers it") from error
             if _read_code(error) not in _REFUSED_LOGIN:
                 raise
-            reason = f"{self._title} refuses the password in {self._variable} ({one_line(str(error))})"
+            reason = f"{self._title} refuses {self._login.title} ({one_line(str(error))})"
             raise SourceError("no_permission", f"{reason}; renew it") from error
         if client.has_capability("ENABLE") and client.has_capability("CONDSTORE"):
             client.enable("CONDSTORE")

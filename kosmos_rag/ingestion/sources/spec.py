@@ -57,8 +57,8 @@ _CLOUD = (".atlassian.net", ".atlassian.com")
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 
 
-def _check_site(url: str) -> str:
-    """Return the address of a site without a slash at its end.
+def check_encrypted(url: str) -> str:
+    """Return an address without a slash at its end.
 
     Raises ValueError where a token would be sent without encryption.
     """
@@ -109,7 +109,7 @@ class AtlassianAccess(Section):
 
     name: Name
     """Begins the names of the documents; of the source and of its feed it is the same."""
-    url: Annotated[str, AfterValidator(_check_site)]
+    url: Annotated[str, AfterValidator(check_encrypted)]
     """The address of the web interface: `https://acme.atlassian.net/wiki`."""
     deployment: Literal["cloud", "data_center"] | None = None
     """None: cloud if the host is one of Atlassian's."""

@@ -36,8 +36,15 @@ first_valid_uid = 1
 default_internal_user = {internal}
 default_internal_group = {group}
 default_login_user = {internal}
+auth_mechanisms = plain oauthbearer xoauth2
+passdb {{
+  driver = oauth2
+  mechanisms = oauthbearer xoauth2
+  args = {folder}/oauth2.conf
+}}
 passdb {{
   driver = passwd-file
+  mechanisms = plain
   args = {folder}/users
 }}
 userdb {{
@@ -74,7 +81,7 @@ service anvil {{
 class Dovecot:
     """A server on this machine; each test has users of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, oauth_port: int) -> None:
         self.folder = folder
         self.port, self.starttls_port = find_free_port(), find_free_port()
         self.certificate = folder / "cert.pem"
@@ -89,6 +96,9 @@ class Dovecot:
         # All at once: the server looks for changes of the file once a second.
         (folder / "users").write_text("".join(f"user{number}:{{PLAIN}}{PASSWORD}\n" for number in range(100)))
         self._users = iter(range(100))
+        (folder / "oauth2.conf").write_text(
+            f"tokeninfo_url = http://127.0.0.1:{oauth_port}/tokeninfo?access_token=\nusername_attribute = email\n"
+        )
         (folder / "dovecot.conf").write_text(
             _CONFIG.format(
                 folder=folder, owner=owner, group=group, internal="dovecot" if root else owner,
@@ -105,13 +115,16 @@ class Dovecot:
 
     @classmethod
     @contextmanager
-    def run(cls) -> Iterator["Dovecot"]:
-        """Run a server; the test is skipped where Dovecot is not installed."""
+    def run(cls, oauth_port: int = 9) -> Iterator["Dovecot"]:
+        """Run a server; the test is skipped where Dovecot is not installed.
+
+        It asks for the user of a token on a port of this machine.
+        """
         if _find() is None or shutil.which("openssl") is None:
             pytest.skip("dovecot-imapd or openssl is not installed")
         # A short path: those of its sockets are limited to 107 bytes.
         folder = Path(tempfile.mkdtemp(prefix="dovecot-"))
-        server = cls(folder)
+        server = cls(folder, oauth_port)
         try:
             server.start()
             yield server
