@@ -151,6 +151,7 @@ bench-ingest: $(STAMP) $(PEERS_STAMP)
 # SETTINGS="rag.reranking.enabled=true rag.reranking.model=FOLDER" lets a cross-encoder score the units.
 bench-answers: $(STAMP)
 	$(BIN)/python -m benchmarks.answers $(SETTINGS:%=--setting %)
+	$(BIN)/python -m benchmarks.conversations
 
 bench-keyword: $(STAMP)
 	$(BIN)/python -m benchmarks.keyword

@@ -125,6 +125,11 @@ def is_refusal(text: str, citation_format: str) -> bool:
     return bool(claims) and all(_is_refusal_text(claim.text) for claim in claims)
 
 
+def find_markers(text: str, citation_format: str) -> frozenset[int]:
+    """Return the numbers that an answer cites."""
+    return frozenset(_numbers(text, _pattern(citation_format)))
+
+
 def suspicious_documents(passages: Sequence[ContextPassage]) -> dict[uuid.UUID, str]:
     """Return the documents with instructions to a language model.
 

@@ -45,7 +45,8 @@ def contextualize(model: LanguageModel, prompt: Prompt, question: str, history: 
     turns = [Turn(question=turn.question[:_MAX_TURN_CHARS], answer=turn.answer[:_MAX_TURN_CHARS]) for turn in history]
     fenced = [question, *(turn.question for turn in turns), *(turn.answer for turn in turns)]
     try:
-        messages = prompt.messages({"question": question, "history": turns}, fenced=fenced)
+        values = {"question": question, "history": turns}
+        messages = prompt.messages(values, fenced=fenced, seed=turns[0].question)
         stream = model.stream(messages, max_tokens=_MAX_TOKENS)
         try:
             return RewrittenQuery(question=_question(model, stream))

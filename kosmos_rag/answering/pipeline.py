@@ -5,14 +5,17 @@ The steps are: score the evidence, refuse or answer, check the sentences of a mo
 
 from collections.abc import Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from kosmos_rag.answering.abstention import REFUSAL, best_evidence, explain_language, explain_low_score
 from kosmos_rag.answering.citation_check import check_citations, is_refusal, suspicious_documents
 from kosmos_rag.answering.compose import rank, render, scored_unit, select, sentence
+from kosmos_rag.answering.context import render_passages
 from kosmos_rag.answering.conversation import SAMPLE as CONVERSATION_SAMPLE
 from kosmos_rag.answering.conversation import RewrittenQuery, contextualize
 from kosmos_rag.answering.disagreement import find_disagreements
 from kosmos_rag.answering.evidence import Evidence, score_questions
+from kosmos_rag.answering.history import Conversation, passage_span, recent_turns
 from kosmos_rag.answering.question_parts import split_question
 from kosmos_rag.answering.sanitize import sanitize
 from kosmos_rag.answering.scorers import EmbeddingScorer, EvidenceScorer, RerankerRun, RerankingScorer
@@ -30,11 +33,13 @@ from kosmos_rag.core.types import (
     AnswerSources,
     CitationReport,
     Context,
+    ContextPassage,
     Turn,
 )
 
 _RERANK = "rerank"
 """The stage of a search that the reranker runs in."""
+_NO_CONVERSATION = Conversation()
 _SAMPLE = {"question": "", "context": "", "passages": (), "marker": "[1]", "refusal": REFUSAL}
 
 
@@ -115,6 +120,7 @@ class Answerer:
         self._languages = languages
         self._prefer_current = settings.retrieval.prefer_current
         self._citation_format = settings.context.citation_format
+        self._include_metadata = settings.context.include_metadata
         self._model = self._conversation_model = None
         self._prompt: Prompt | None = None
         if answer.mode == "generative":
@@ -136,10 +142,19 @@ class Answerer:
                 question=question, warnings=("the history was ignored: rag.answer.history_turns is 0",)
             )
         return contextualize(
-            self._conversation_model, self._conversation_prompt, question, history[-self._settings.history_turns :]
+            self._conversation_model,
+            self._conversation_prompt,
+            question,
+            recent_turns(history, self._settings.history_turns),
         )
 
-    def stream(self, question: str, context: Context, warnings: tuple[str, ...] = ()) -> AnswerStream:
+    def stream(
+        self,
+        question: str,
+        context: Context,
+        warnings: tuple[str, ...] = (),
+        conversation: Conversation = _NO_CONVERSATION,
+    ) -> AnswerStream:
         """Answer `question` from a context, as a stream of events.
 
         The evidence is scored now. The language model is called when the first piece is read.
@@ -148,13 +163,14 @@ class Answerer:
             question: The user's question. The context's question differs where a conversation was rewritten.
             context: The evidence.
             warnings: Warnings of earlier stages; the answer repeats them.
+            conversation: What the prompt repeats; the context has its passages.
 
         Raises ModelUnavailable.
         """
         scored = self._score(context)
         refused = not scored.evidence or scored.confidence < self._settings.threshold
         sources = AnswerSources(question=question, context=context, refused=refused, warnings=warnings)
-        pieces = DeferredStream(lambda: self._generate(context))
+        pieces = DeferredStream(lambda: self._generate(question, context, conversation))
         return AnswerStream(sources, self._events(sources, scored, pieces), pieces)
 
     def _events(
@@ -280,9 +296,13 @@ class Answerer:
         is_answered_in_parts = any(part.confidence >= self._settings.threshold for part in parts)
         return _ScoredEvidence(parts=parts if is_answered_in_parts else [whole])
 
-    def _generate(self, context: Context) -> TextStream:
+    def _generate(self, question: str, context: Context, conversation: Conversation) -> TextStream:
         assert self._model is not None, "asked for only where it writes"
-        return self._model.stream(self.build_prompt(context), max_tokens=self._settings.max_output_tokens)
+        if self._settings.history_turns and self._settings.history_tokens:
+            messages = self._build_turns(question, context, conversation)
+        else:
+            messages = self.build_prompt(context)
+        return self._model.stream(messages, max_tokens=self._settings.max_output_tokens)
 
     def build_prompt(self, context: Context) -> list[Message]:
         """Return the messages of the answer template for a context; none is sent.
@@ -292,14 +312,31 @@ class Answerer:
         if not context.passages:
             raise RequestError("the context has no passage to answer from; do not ask a model then")
         prompt = self._prompt or load(self._settings.template, _SAMPLE)
-        values = {
-            "question": context.question,
-            "context": context.text,
-            "passages": context.passages,
-            "marker": context.passages[0].citation.marker,
-            "refusal": REFUSAL,
-        }
+        values = _prompt_values(context.question, context.text, context.passages, context.passages[0].citation.marker)
         return prompt.messages(values, fenced=[context.text, context.question])
+
+    def _build_turns(self, question: str, context: Context, conversation: Conversation) -> list[Message]:
+        """Return the messages of a conversation, which begin as those of its earlier questions."""
+        assert self._prompt is not None, "loaded where a model writes"
+        marker = self._citation_format.format(index=1)
+        repeated = {passage_span(passage) for passage in conversation.passages}
+
+        def to_values(query: str, passages: Sequence[ContextPassage]) -> dict[str, Any]:
+            text = render_passages(passages, include_metadata=self._include_metadata)
+            return _prompt_values(query, text, passages, marker)
+
+        earlier = [(to_values(turn.question, turn.passages), turn.answer) for turn in conversation.turns]
+        unseen = [passage for passage in context.passages if passage_span(passage) not in repeated]
+        values = to_values(context.question, unseen)
+        turn_texts = [text for turn in conversation.turns for text in (turn.question, turn.answer)]
+        seed = question if conversation.first_question is None else conversation.first_question
+        fenced = [context.text, context.question, *turn_texts]
+        return self._prompt.messages(values, fenced=fenced, earlier=earlier, seed=seed)
+
+
+def _prompt_values(question: str, text: str, passages: Sequence[ContextPassage], marker: str) -> dict[str, Any]:
+    """Return the variables of an answer template."""
+    return {"question": question, "context": text, "passages": passages, "marker": marker, "refusal": REFUSAL}
 
 
 def _confidence(scorer: EvidenceScorer, evidence: Sequence[Evidence]) -> float:

@@ -85,10 +85,10 @@ class Reranker(Protocol):
 class Message:
     """A message to a language model.
 
-    Instructions have the role `system`, all else `user`.
+    Instructions have the role `system`, earlier answers `assistant`, all else `user`.
     """
 
-    role: Literal["system", "user"]
+    role: Literal["system", "user", "assistant"]
     text: str
 
 

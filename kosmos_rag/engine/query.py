@@ -14,7 +14,9 @@ from typing import Any, Literal, TypeAlias, get_args
 from cachetools import LRUCache
 
 from kosmos_rag.answering.context import assemble
+from kosmos_rag.answering.history import Conversation, recent_turns, repeat_turns
 from kosmos_rag.answering.question_parts import split_question
+from kosmos_rag.answering.select import SpanReader
 from kosmos_rag.answering.stream import AnswerStream
 from kosmos_rag.core.config import AuditSettings, Settings
 from kosmos_rag.core.config.presets import Preset
@@ -36,6 +38,7 @@ from kosmos_rag.core.types import (
 )
 from kosmos_rag.engine.background import BackgroundQueue
 from kosmos_rag.engine.collections import CollectionPipelines, PipelineCache
+from kosmos_rag.engine.conversation import TurnReader
 from kosmos_rag.engine.planning import PlannedSearches
 from kosmos_rag.engine.query_hooks import (
     Assignment,
@@ -353,19 +356,52 @@ class QueryHandler:
             rrf_k = handled.route.pipelines.settings.rag.retrieval.rrf_k
             fused = fuse_results([search.result for search in searches], rrf_k=rrf_k)
             handled = replace(handled, result=replace(fused, question=rewritten.text))
-        context = self._assemble(handled, max_tokens)
-        stream = handled.route.pipelines.answerer.stream(request.text, context, warnings)
+        conversation = self._read_conversation(handled, request, history)
+        context = self._assemble(handled, max_tokens, conversation)
+        stream = handled.route.pipelines.answerer.stream(request.text, context, warnings, conversation)
         return searches, stream.on_timing(self._telemetry.record_answer)
 
-    def _assemble(self, handled: HandledSearch, max_tokens: int | None) -> Context:
-        reader = handled.reader
+    def _read_conversation(
+        self, handled: HandledSearch, request: QueryRequest, history: Sequence[Turn]
+    ) -> Conversation:
+        """Return what the prompt repeats of earlier turns.
+
+        It repeats nothing if the caller sent none of their passages.
+        """
+        rag, reader = handled.route.pipelines.settings.rag, handled.reader
+        turns = recent_turns(history, rag.answer.history_turns) if rag.answer.history_turns else ()
+        repeats = rag.answer.mode == "generative" and rag.answer.history_tokens
+        if not repeats or not any(turn.passages for turn in turns):
+            return Conversation()
+        turn_reader = TurnReader(
+            pool=self._pool,
+            query=handled.query,
+            requires_approved=partial(self._requires_approved, reader, request),
+            read_spans=self._span_reader(reader),
+            tokenizer=self._embedder.tokenizer,
+            settings=rag.context,
+        )
+        return repeat_turns(turns, turn_reader.read(turns), rag.answer.history_tokens)
+
+    def _requires_approved(self, reader: AuditContext, request: QueryRequest, collection: str) -> bool:
+        scope = replace(reader, collection=collection)
+        route = self._cache_route(scope, self._read_routing(scope, request))
+        return route.pipelines.settings.rag.retrieval.require_approved
+
+    def _span_reader(self, reader: AuditContext) -> SpanReader:
+        return ReadableDocuments(self._pool, reader.tenant.id, reader.principals).read_spans
+
+    def _assemble(
+        self, handled: HandledSearch, max_tokens: int | None, conversation: Conversation | None = None
+    ) -> Context:
         with self._telemetry.time_context():
             return assemble(
                 handled.result,
                 tokenizer=self._embedder.tokenizer,
                 settings=handled.route.pipelines.settings.rag.context,
-                read_spans=ReadableDocuments(self._pool, reader.tenant.id, reader.principals).read_spans,
+                read_spans=self._span_reader(handled.reader),
                 max_tokens=max_tokens,
+                conversation=conversation or Conversation(),
             )
 
     def _deliver(

@@ -25,6 +25,7 @@ TABLES = {
     "citus": r"publishing, use_nodes \| [\d.]+ \||skipped: it needs --programs",
     "console": r"\| `/health` \|( [\d.]+ \|){4}",
     "constants": r"parsing/headings\.py \w+ = \d+: ",
+    "conversations": r"8000 tokens: \{'conversations': 1, .*'cached prefix': 0\.[5-9]",
     "corporate": r"corporate, own +recall@1 [\d.]+  recall@5 [\d.]+",
     "documentation": r"in context [\d.]+, in answer, where answered [\d.]+",
     "dashboards": r"picture: .+\.png",

@@ -1,13 +1,16 @@
 """Prompt templates in Jinja2: block `system` for rules, block `user` for data.
 
-Text from users and documents is fenced by a random number for each request, so no document can close its fence.
+Text from users and documents is fenced by a number that occurs in none of it, so no document can close its fence. The
+number is random, or of a conversation, whose prompts begin alike.
 """
 
+import hashlib
 import secrets
 import traceback
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from importlib.resources import files
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +49,14 @@ class Prompt:
             )
         self.messages(sample, fenced=())
 
-    def messages(self, values: dict[str, Any], *, fenced: Iterable[str]) -> list[Message]:
+    def messages(
+        self,
+        values: dict[str, Any],
+        *,
+        fenced: Iterable[str],
+        earlier: Sequence[tuple[dict[str, Any], str]] = (),
+        seed: str | None = None,
+    ) -> list[Message]:
         """Render the template as messages.
 
         The templates also get `fence`, which occurs in none of the fenced texts.
@@ -54,15 +64,18 @@ class Prompt:
         Args:
             values: Variables of the template.
             fenced: Texts that the fence must not occur in.
+            earlier: Variables of each earlier turn for the block `user`, and its answer.
+            seed: What the fence follows from, equal for the prompts of a conversation; None for a random one.
 
         Raises:
             ConfigError: The template fails.
         """
-        all_values = {**values, "fence": _fence(fenced)}
-        return [
-            Message(role="system", text=self._block("system", all_values)),
-            Message(role="user", text=self._block("user", all_values)),
-        ]
+        fence = {"fence": _fence(fenced, seed)}
+        messages = [Message(role="system", text=self._block("system", values | fence))]
+        for turn_values, answer in earlier:
+            messages.append(Message(role="user", text=self._block("user", turn_values | fence)))
+            messages.append(Message(role="assistant", text=answer))
+        return [*messages, Message(role="user", text=self._block("user", values | fence))]
 
     def _block(self, name: str, values: dict[str, Any]) -> str:
         try:
@@ -123,9 +136,14 @@ def _environment() -> "SandboxedEnvironment":
     )
 
 
-def _fence(texts: Iterable[str]) -> str:
+def _fence(texts: Iterable[str], seed: str | None) -> str:
     fenced_texts: Sequence[str] = tuple(texts)
-    while True:
-        fence = secrets.token_hex(8)
+    for attempt in count():
+        fence = secrets.token_hex(8) if seed is None else _derive_fence(seed, attempt)
         if not any(fence in text for text in fenced_texts):
-            return fence
+            break
+    return fence
+
+
+def _derive_fence(seed: str, attempt: int) -> str:
+    return hashlib.sha256(f"{attempt} {seed}".encode(errors="surrogatepass")).hexdigest()[:16]

@@ -30,7 +30,7 @@ from kosmos_rag.core.types import (
     Stats,
     Turn,
 )
-from kosmos_rag.core.types.serialize import from_dict
+from kosmos_rag.core.types.serialize import from_dict, to_dict
 
 T = TypeVar("T")
 
@@ -151,7 +151,7 @@ def answer(
         read_your_writes: See what was written before; else a replica may answer, some seconds behind.
         explain: Add scores and plans; needs the scope admin.
     """
-    turns = [{"question": turn.question, "answer": turn.answer} for turn in history]
+    turns = [to_dict(turn) for turn in history]
     body = _query(
         question,
         k,

@@ -444,6 +444,10 @@ class AnswerSettings(Section):
         default=0,
         description="Turns of a conversation that the model condenses into one query; 0 ignores the conversation.",
     )
+    history_tokens: Annotated[int, Strict(), Ge(0), Le(MAX_INTEGER)] = Field(
+        default=8000,
+        description="Tokens of earlier turns, with their passages, in the prompt of an answer; 0 repeats no turn.",
+    )
 
 
 class AccessSettings(Section):

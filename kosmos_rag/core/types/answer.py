@@ -1,7 +1,8 @@
 """Records of answers and of the check of their citations."""
 
+import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
 from pydantic import computed_field
@@ -26,10 +27,14 @@ QuoteState = Literal["unchanged", "moved", "gone"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Turn:
-    """A question of a conversation, with its answer."""
+    """A question of a conversation, with its answer; `Answer.turn` is the turn of an answer."""
 
     question: str
     answer: str
+    search_query: str | None = None
+    """The question as it was searched; None for the question."""
+    passages: Mapping[int, tuple[uuid.UUID, ...]] = field(default_factory=dict)
+    """Chunks of its passages by the number of the passage: the next prompt may repeat what the reader may read then."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -103,6 +108,16 @@ class Answer(Serializable):
         Differs from the question if a conversation was rewritten.
         """
         return self.context.question
+
+    @property
+    def turn(self) -> Turn:
+        """The turn for the `history` of the next question."""
+        return Turn(
+            question=self.question,
+            answer=self.text,
+            search_query=self.search_query,
+            passages={passage.citation.index: passage.chunk_ids for passage in self.context.passages},
+        )
 
     @property
     def citations(self) -> tuple[Citation, ...]:

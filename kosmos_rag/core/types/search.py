@@ -472,8 +472,10 @@ class Context(Serializable):
     text: Annotated[str, Field(default="")]
     """The passages as a prompt has them, each under its marker; empty in an answer that is not explained."""
     passages: tuple[ContextPassage, ...]
+    """Those of the search, best first; in a conversation then those of earlier turns that the prompt repeats."""
     tokens: int
     max_tokens: int
+    """The budget of the passages of the search."""
     omitted: Mapping[str, int]
     """Hits that are not shown, by reason: `near_duplicate`, `budget`."""
     retrieval: Annotated[SearchResult, explain_only_parts("hits", "returned")]
@@ -481,11 +483,11 @@ class Context(Serializable):
 
     @property
     def citations(self) -> tuple[Citation, ...]:
-        """The citations in the order of their numbers."""
+        """The citations in the order of the passages."""
         return tuple(passage.citation for passage in self.passages)
 
     def __iter__(self) -> Iterator[ContextPassage]:
-        """Iterate over the passages in the order of their numbers."""
+        """Iterate over the passages in their order."""
         return iter(self.passages)
 
     def __len__(self) -> int:

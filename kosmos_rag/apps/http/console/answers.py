@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import quote as quote_url
 
 from markupsafe import Markup
@@ -21,6 +22,8 @@ from kosmos_rag.apps.http.console.rendering import render
 from kosmos_rag.apps.http.toolkit.errors import problem_document, public_detail
 from kosmos_rag.apps.http.toolkit.streaming import format_event, report_early_end
 from kosmos_rag.core.types import Answer, AnswerEvent, AnswerPiece, AnswerSources, Citation, ContextPassage, Place, Turn
+from kosmos_rag.core.types.serialize import to_dict
+from kosmos_rag.engine.answers import recent_turns
 
 _NEAREST = 3
 """Passages that a refusal shows."""
@@ -80,10 +83,9 @@ class QuestionContext:
     """Turns that the next question may refer to."""
     may_inspect: bool
 
-    def turns(self, answer: Answer) -> list[dict[str, str]]:
+    def turns(self, answer: Answer) -> list[dict[str, Any]]:
         """Return the last turns with an answer, for the next question."""
-        turns = [*self.history, Turn(question=answer.question, answer=answer.text)]
-        return [{"question": turn.question, "answer": turn.answer} for turn in turns[-self.history_turns :]]
+        return [to_dict(turn) for turn in recent_turns([*self.history, answer.turn], self.history_turns)]
 
 
 def build_reply(answer: Answer) -> Reply:

@@ -1,5 +1,6 @@
 """What JSON bodies of several routes have in common."""
 
+import uuid
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -9,6 +10,9 @@ from kosmos_rag.core.types import Turn
 QUESTION = "How many days of annual leave do employees get?"
 
 Question = Annotated[str, Field(min_length=1, examples=[QUESTION])]
+
+
+PassageNumber = Annotated[int, Field(ge=1, le=999_999)]
 
 
 class RequestBody(BaseModel):
@@ -22,6 +26,13 @@ class TurnRequest(RequestBody):
 
     question: str
     answer: str
+    search_query: Annotated[str | None, Field(description="`search_query` of the answer.")] = None
+    passages: Annotated[
+        dict[PassageNumber, tuple[uuid.UUID, ...]],
+        Field(
+            max_length=200, description="`chunk_ids` of each of `context.passages` of the answer by `citation.index`."
+        ),
+    ] = {}
 
 
 History = Annotated[
@@ -31,4 +42,12 @@ History = Annotated[
 
 def to_turns(history: list[TurnRequest]) -> list[Turn]:
     """Convert a conversation to records of the library."""
-    return [Turn(question=turn.question, answer=turn.answer) for turn in history]
+    return [
+        Turn(
+            question=turn.question,
+            answer=turn.answer,
+            search_query=turn.search_query,
+            passages=turn.passages,
+        )
+        for turn in history
+    ]
