@@ -25,7 +25,7 @@ LAYERS = (
     ("worker",),
     ("wings",),
     ("apps",),
-    ("evaluation", "metering", "openai", "scim", "text2sql", "webhooks"),
+    ("evaluation", "metering", "openai", "scim", "siem", "text2sql", "webhooks"),
 )
 LEVEL = {package: level for level, layer in enumerate(LAYERS) for package in layer}
 WINGS = LAYERS[-1]

@@ -1,7 +1,7 @@
 """The audit log of one tenant, for its auditors."""
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -54,6 +54,23 @@ class FailedQuestion(Serializable):
     last_at: datetime
     comments: tuple[str, ...]
     """Comments of ratings, the newest first; five at most."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ErasureRecord(Serializable):
+    """The record of an erasure, without the name of what was erased."""
+
+    number: int
+    at: datetime
+    kind: str
+    """What was erased: `tenant`, `subject`, `source` or `metadata`."""
+    selector_sha256: str
+    erased: Mapping[str, Any]
+    """Rows by table."""
+    retained: Mapping[str, Any]
+    """Rows that are kept until their retention ends, by table."""
+    sha256: str
+    """Of this record and the one before it."""
 
 
 class TenantAudit:
@@ -184,6 +201,38 @@ class TenantAudit:
         with self._rows_by_column() as (_, cursor):
             rows = cursor.execute(statement("failed_questions"), values).fetchall()
         return [FailedQuestion(**row | {"comments": tuple(row["comments"])}) for row in rows]
+
+    def list_sealed(self, *, after: int = 0, limit: int = 500) -> list[tuple[int, AuditRecord]]:
+        """List sealed records with their positions, in the order of the positions.
+
+        No record gets a position below that of a seal later, so an export that continues after the last position
+        loses none.
+
+        Args:
+            after: The last position of the previous page.
+            limit: Maximum number of records.
+
+        Raises ConfigError where `database.worker_url` is not set, DatabaseError.
+        """
+        with self._rows_by_column() as (connection, cursor):
+            seal = seals.find_last_seal(connection, self._owner.id)
+            if seal is None:
+                return []
+            values = {
+                "tenant_id": self._owner.id, "after": after, "last": seal.last_position, "limit": _check_limit(limit)
+            }  # fmt: skip
+            rows = cursor.execute(statement("audit_events_by_position"), values).fetchall()
+            positions = [row["position"] for row in rows]
+            return list(zip(positions, load_records(connection, self._owner.id, rows), strict=True))
+
+    def list_erasures(self, *, after: int = 0) -> list[ErasureRecord]:
+        """List the records of erasures whose number is above `after`.
+
+        Raises ConfigError where `database.worker_url` is not set, DatabaseError.
+        """
+        with self._rows_by_column() as (_, cursor):
+            records = cursor.execute(statement("erasures"), {"tenant_id": self._owner.id}).fetchall()
+        return [ErasureRecord(**record) for record in records if record["number"] > after]
 
     @contextmanager
     def _rows_by_column(self) -> Iterator[tuple[psycopg.Connection, psycopg.Cursor[dict[str, Any]]]]:

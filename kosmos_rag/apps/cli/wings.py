@@ -21,6 +21,7 @@ _GROUPS = (
     ("Quality", "gaps", "kosmos_rag.evaluation.commands.gaps"),
     ("Tenants", "usage", "kosmos_rag.metering.commands"),
     ("Tenants", "webhooks", "kosmos_rag.webhooks.commands"),
+    ("Tenants", "siem", "kosmos_rag.siem.commands"),
 )
 """Heading of the help, name, and the module whose `app` is the group, or the one command. Modules import heavy ones in
 their functions."""

@@ -1,0 +1,1 @@
+"""A wing: audit and security events for a SIEM, as OCSF."""

@@ -1,0 +1,150 @@
+"""Targets of events over real files, sockets and requests."""
+
+import json
+import re
+import socket
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from kosmos_rag.core.errors import RequestError
+from kosmos_rag.siem.targets import ExportError, open_target
+
+EVENT: dict[str, Any] = {
+    "class_uid": 6003,
+    "category_uid": 6,
+    "activity_id": 2,
+    "type_uid": 600302,
+    "severity_id": 1,
+    "time": 1_000_123,
+}
+EVENTS: list[dict[str, Any]] = [{**EVENT, "message": "Größe\nof two lines"}, {**EVENT, "severity_id": 3}]
+
+
+def test_file__has_a_line_for_each_event_that_only_its_owner_reads(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    target = open_target(str(path))
+    target.write(EVENTS[:1])
+    path.rename(tmp_path / "events.1")  # rotated
+    target.write(EVENTS[1:])
+    assert [json.loads(line) for line in (tmp_path / "events.1").read_text().splitlines()] == EVENTS[:1]
+    assert [json.loads(line) for line in path.read_text().splitlines()] == EVENTS[1:]
+    assert path.stat().st_mode & 0o077 == 0
+
+
+def test_file__that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match="cannot be written: No such file"):
+        open_target(str(tmp_path / "missing" / "events.jsonl")).write(EVENTS)
+
+
+def _serve_once(handle: Callable[[socket.socket], None]) -> tuple[int, threading.Thread]:
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def run() -> None:
+        with listener, listener.accept()[0] as connection:
+            handle(connection)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return listener.getsockname()[1], thread
+
+
+def test_syslog__gets_messages_of_rfc_5424_with_their_lengths() -> None:
+    received = bytearray()
+
+    def read(connection: socket.socket) -> None:
+        while data := connection.recv(4096):
+            received.extend(data)
+
+    port, thread = _serve_once(read)
+    open_target(f"tcp://127.0.0.1:{port}").write(EVENTS)
+    thread.join(10)
+    rest, messages = bytes(received), []
+    while rest:
+        length, _, rest = rest.partition(b" ")
+        messages.append(rest[: int(length)].decode())
+        rest = rest[int(length) :]
+    pattern = r"<(\d+)>1 1970-01-01T00:16:40\.123Z \S+ kosmos-rag \d+ OCSF6003 - (\{.*\})"
+    matches = [re.fullmatch(pattern, message) for message in messages]
+    assert [(match[1], json.loads(match[2])) for match in matches if match] == [
+        (str(13 * 8 + 6), EVENTS[0]), (str(13 * 8 + 4), EVENTS[1])
+    ]  # fmt: skip
+
+
+def test_syslog__that_does_not_answer_is_an_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with pytest.raises(ExportError, match=f"the syslog server 127.0.0.1:{port} did not take the events"):
+        open_target(f"tcp://127.0.0.1:{port}").write(EVENTS)
+
+
+def test_tls__refuses_a_server_without_a_certificate() -> None:
+    port, thread = _serve_once(lambda connection: connection.close())
+    with pytest.raises(ExportError, match="did not take the events"):
+        open_target(f"tls://127.0.0.1:{port}").write(EVENTS)
+    thread.join(10)
+
+
+class _Collector(BaseHTTPRequestHandler):
+    answer: tuple[int, bytes] = (200, b"{}")
+    bodies: list[dict[str, Any]] = []  # noqa: RUF012 — of one test
+
+    def do_POST(self) -> None:
+        self.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        status, body = self.answer
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 — as the base class has it
+        pass
+
+
+def _send_to_collector(monkeypatch: pytest.MonkeyPatch, status: int, body: bytes) -> list[dict[str, Any]]:
+    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+
+    class Handler(_Collector):
+        answer = (status, body)
+        bodies: list[dict[str, Any]] = []  # noqa: RUF012 — of one test
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        try:
+            open_target(f"http://127.0.0.1:{server.server_port}/v1/logs").write(EVENTS)
+        finally:
+            thread.join(10)
+    return Handler.bodies
+
+
+def test_otlp__gets_log_records_in_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    (body,) = _send_to_collector(monkeypatch, 200, b"{}")
+    records = body["resourceLogs"][0]["scopeLogs"][0]["logRecords"]
+    assert [json.loads(record["body"]["stringValue"]) for record in records] == EVENTS
+    assert [record["severityNumber"] for record in records] == [9, 13]
+    assert records[0]["timeUnixNano"] == "1000123000000"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "message"),
+    [
+        (503, b"", "answered 503"),
+        (200, b'{"partialSuccess": {"rejectedLogRecords": "1"}}', "rejected 1 of 2 events"),
+    ],
+)
+def test_otlp__that_takes_not_all_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, status: int, body: bytes, message: str
+) -> None:
+    with pytest.raises(ExportError, match=message):
+        _send_to_collector(monkeypatch, status, body)
+
+
+@pytest.mark.parametrize("address", ["udp://localhost:514", "tcp://localhost", "tls://:6514"])
+def test_address__of_no_target_is_refused(address: str) -> None:
+    with pytest.raises(RequestError, match="is no target; name a file"):
+        open_target(address)
