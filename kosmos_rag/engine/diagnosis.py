@@ -94,6 +94,9 @@ def _database(settings: Settings, tenant: str | None, wings: WingJobs) -> Iterat
         for kind in wings.kinds:
             if kind.list_warnings is not None:
                 yield from _warn_of_tenants(database, settings, kind.name, kind.list_warnings)
+        for task in wings.maintenance:
+            if task.list_warnings is not None:
+                yield from _warn_of_tenants(database, settings, kinds.MAINTAIN, task.list_warnings)
         if tenant is not None:
             yield _run_check("near-duplicates", lambda: _near_duplicates(database.worker, tenant))
     finally:

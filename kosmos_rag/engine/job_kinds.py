@@ -104,6 +104,8 @@ class MaintenanceTask:
 
     create_handler: Callable[[Engine], WingMaintenance]
     """A function or class of a module; each process calls it once."""
+    list_warnings: Callable[[psycopg.Connection, uuid.UUID, Settings], Iterable[str]] | None = None
+    """What `doctor` warns of, for each tenant that is maintained."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

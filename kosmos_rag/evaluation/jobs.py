@@ -2,9 +2,14 @@
 
 import logging
 import math
+import uuid
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+import psycopg
+from psycopg.rows import dict_row
+
+from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import DatabaseUnavailable, KosmosError
 from kosmos_rag.core.telemetry.metrics import Metric
 from kosmos_rag.core.types import EventType
@@ -26,9 +31,11 @@ from kosmos_rag.evaluation.metrics import (
     RECALL_MONITOR_RECALL,
     RECALL_MONITOR_REPAIRS,
     RECALL_MONITOR_RUNS,
+    STALE_LABELS,
 )
 from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
 from kosmos_rag.evaluation.monitor.records import MonitorKind, MonitorRun, MonitorState
+from kosmos_rag.evaluation.sql import statement
 
 log = logging.getLogger("kosmos_rag.worker")
 
@@ -38,6 +45,8 @@ GAP_TIMEOUT_S = 600.0
 """Heartbeat timeout of a round over the unanswered questions of a tenant."""
 _GAUGE_INTERVALS = 3.0
 """Intervals between two runs for which a gauge keeps its value."""
+_RUNS_OF_SETS = 100
+"""Latest runs among which `doctor` looks for the last one of each question file."""
 _LEVEL = {MonitorState.OK: logging.INFO, MonitorState.UNKNOWN: logging.INFO, MonitorState.ALARM: logging.ERROR}
 
 
@@ -150,9 +159,11 @@ class GapMaintenance:
 
 
 def gauges(runs: Iterable[MonitorRun]) -> dict[Metric, float]:
-    """Return the gauges of a tenant; unknown runs set none."""
+    """Return the gauges of a tenant; unknown runs set that of stale labels alone."""
     values: dict[Metric, float] = {}
     for run in runs:
+        if "stale_labels" in run.figures:  # also where too few questions are left
+            values[STALE_LABELS] = max(values.get(STALE_LABELS, 0.0), run.figures["stale_labels"])
         if run.state is MonitorState.UNKNOWN:
             continue
         if run.kind is MonitorKind.RECALL:
@@ -183,10 +194,23 @@ def run_counters(runs: Iterable[MonitorRun]) -> JobCounts:
     return counts
 
 
+def list_warnings(connection: psycopg.Connection, tenant_id: uuid.UUID, _: Settings) -> Iterator[str]:
+    """Yield the labels that no longer describe the documents, for `doctor`."""
+    values = {"tenant_id": tenant_id, "kind": str(MonitorKind.QUESTIONS), "limit": _RUNS_OF_SETS}
+    evaluated = set[tuple[str | None, str | None]]()
+    with connection.cursor(row_factory=dict_row) as cursor:
+        for run in cursor.execute(statement("list_monitor_runs"), values):
+            figures = run["figures"]
+            key = (figures.get("collection"), figures.get("set"))
+            if key not in evaluated and figures.get("stale_labels"):
+                yield f"questions {figures['set']}: {run['reason']}"
+            evaluated.add(key)
+
+
 JOBS = WingJobs(
     maintenance=(
         MaintenanceTask(create_handler=ExperimentMaintenance),
-        MaintenanceTask(create_handler=MonitorMaintenance),
+        MaintenanceTask(create_handler=MonitorMaintenance, list_warnings=list_warnings),
         MaintenanceTask(create_handler=GapMaintenance),
     )
 )

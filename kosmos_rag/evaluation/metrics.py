@@ -86,6 +86,13 @@ CANARY_MRR = Metric(
     "Mean reciprocal rank at 10 of canary questions; minimum over tenants that have some.",
     across_tenants="min",
 )
+STALE_LABELS = Metric(
+    "kosmos_canary_stale_labels",
+    "gauge",
+    "Labels of canary questions that no longer describe the documents: their place is gone, or its document was "
+    "published after the label was checked; maximum over tenants.",
+    across_tenants="max",
+)
 CANARY_RUNS = Metric(
     "kosmos_canary_runs",
     "counter",
@@ -111,8 +118,8 @@ METRICS = {
     "engine": (RECALL_MONITOR_SAMPLES, EXPERIMENT_QUESTIONS, UNANSWERED_QUESTIONS),
     "worker": (
         RECALL_MONITOR_RUNS, RECALL_MONITOR_ALARMS, RECALL_MONITOR_REPAIRS, RECALL_MONITOR_RECALL,
-        RECALL_MONITOR_INCOMPLETE, RECALL_MONITOR_DRIFT, CANARY_RECALL, CANARY_MRR, CANARY_RUNS, PERMISSION_CHECKS,
-        PERMISSION_LEAKS, KNOWLEDGE_GAPS,
+        RECALL_MONITOR_INCOMPLETE, RECALL_MONITOR_DRIFT, CANARY_RECALL, CANARY_MRR, CANARY_RUNS, STALE_LABELS,
+        PERMISSION_CHECKS, PERMISSION_LEAKS, KNOWLEDGE_GAPS,
     ),
 }  # fmt: skip
 """By what exports them."""

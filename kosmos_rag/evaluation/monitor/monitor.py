@@ -14,6 +14,7 @@ from kosmos_rag.core.errors import DatabaseUnavailable, IndexLocked, KosmosError
 from kosmos_rag.engine.engine import Engine
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.evaluation.monitor import isolation_canary
+from kosmos_rag.evaluation.monitor.labels import drop_gone_labels, find_stale_labels
 from kosmos_rag.evaluation.monitor.recall import Sample, measure_live_recall
 from kosmos_rag.evaluation.monitor.records import MonitorKind, MonitorRun, MonitorState
 from kosmos_rag.evaluation.monitor.store import MonitorStore
@@ -21,12 +22,13 @@ from kosmos_rag.evaluation.monitor.verdict import (
     MEASURES,
     MIN_SAMPLES,
     MonitorVerdict,
+    add_stale_labels,
     insufficient_samples,
     judge_answers,
     judge_isolation,
     judge_recall,
 )
-from kosmos_rag.evaluation.offline.questions import read_questions
+from kosmos_rag.evaluation.offline.questions import QuestionSet, read_questions
 from kosmos_rag.evaluation.offline.runner import Plan, evaluate, for_evaluation
 from kosmos_rag.evaluation.settings import EvaluationSettings, MonitorSettings
 
@@ -197,9 +199,11 @@ class RecallMonitor:
         try:
             question_set = read_questions(path)
             answerable = question_set.part(question_set.name, lambda question: question.answerable)
-            report(f"evaluating the {len(answerable.questions)} questions of {question_set.name}")
+            stale = find_stale_labels(tenant, answerable.questions)
+            remaining = drop_gone_labels(answerable.questions, stale)
+            report(f"evaluating {len(remaining)} questions of {question_set.name}")
             verdict = judge_answers({}, 0, {})
-            if answerable.questions:
+            if remaining:
                 settings = for_evaluation(self._engine.settings)
                 section = settings.section(EvaluationSettings)
                 measures = section.model_copy(update={"measures": MEASURES})
@@ -208,8 +212,9 @@ class RecallMonitor:
                     settings=settings.model_copy(update={"evaluation": measures}),
                     collection=tenant.collection,
                 )
-                evaluation = evaluate(tenant, answerable, plan)
+                evaluation = evaluate(tenant, QuestionSet(name=question_set.name, questions=remaining), plan)
                 verdict = judge_answers(evaluation.measures, evaluation.questions, section.alerts)
+            verdict = add_stale_labels(verdict, [label.describe() for label in stale])
         except KosmosError as error:
             verdict = MonitorVerdict(state=MonitorState.UNKNOWN, reason=str(error))
         figures = {**verdict.figures, "collection": tenant.collection, "set": path.stem}

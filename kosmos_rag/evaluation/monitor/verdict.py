@@ -5,7 +5,7 @@ Too few measurements never raise an alarm.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ MIN_SAMPLES = 30
 MIN_QUESTIONS = 10
 _STANDARD_ERRORS = 2.0
 """How many standard errors recall must lie below the target to raise an alarm."""
+_NAMED_LABELS = 3
 _RECALL, _MRR = "R@10", "RR@10"
 MEASURES = (_RECALL, _MRR)
 
@@ -112,6 +113,22 @@ def judge_answers(measures: Mapping[str, float], questions: int, alerts: Mapping
     is_low = any(measures[name] < alerts.get(name, 0.0) for name in MEASURES)
     reason = ", ".join(f"{name} {measures[name]:.3f} (alert below {alerts.get(name, 0.0)})" for name in MEASURES)
     return MonitorVerdict(state=MonitorState.ALARM if is_low else MonitorState.OK, reason=reason, figures=figures)
+
+
+def add_stale_labels(verdict: MonitorVerdict, labels: Sequence[str]) -> MonitorVerdict:
+    """Add the labels that no longer describe the corpus to a verdict on known answers.
+
+    They do not change its state: the figures are of the other labels.
+
+    Args:
+        labels: What is wrong with each; the reason names the first three.
+    """
+    figures = {**verdict.figures, "stale_labels": len(labels)}
+    reason = verdict.reason
+    if labels:
+        more = f" and {len(labels) - _NAMED_LABELS} more" if len(labels) > _NAMED_LABELS else ""
+        reason += f"; labels that do not describe the documents: {', '.join(labels[:_NAMED_LABELS])}{more}"
+    return replace(verdict, reason=reason, figures=figures)
 
 
 def judge_isolation(leaks: Sequence[str], missed: Sequence[str]) -> MonitorVerdict:

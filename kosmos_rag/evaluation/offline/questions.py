@@ -5,6 +5,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from datetime import date
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
@@ -89,6 +90,8 @@ class Question:
     """Empty if the question is unanswerable."""
     documents: Mapping[str, int] = field(default_factory=dict)
     """Grades by source, in a set that judges documents; `locations` are ignored then."""
+    checked: date | None = None
+    """The day on which a person last compared the locations with the documents."""
 
     @property
     def grades(self) -> dict[str, int]:
@@ -136,6 +139,8 @@ class QuestionSet:
         Evaluations with equal hashes can be compared question by question.
         """
         content = [asdict(question) for question in sorted(self.questions, key=lambda question: question.id)]
+        for entry in content:
+            del entry["checked"]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def part(self, name: str, predicate: Callable[[Question], bool]) -> "QuestionSet":
@@ -188,7 +193,16 @@ def _question(entry: Mapping[str, Any], subject: str) -> Question:
             f"{subject} ({text!r}) must either name the location of its answer or have none: "
             "write `source: handbook.md` below it, or `answerable: false`"
         )
-    return Question(id=str(entry.get("id", hash_question(text))), text=text, locations=locations)
+    return Question(
+        id=str(entry.get("id", hash_question(text))), text=text, locations=locations, checked=_day(entry, subject)
+    )
+
+
+def _day(entry: Mapping[str, Any], subject: str) -> date | None:
+    checked = entry.get("checked")
+    if checked is not None and type(checked) is not date:
+        raise RequestError(f"`checked` of {subject} is {checked!r}; write the day, 2026-11-01, without quotes")
+    return checked
 
 
 def _location(fields: Any, subject: str) -> Location:
