@@ -31,7 +31,7 @@ from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.queue.uploads import UploadStore
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef
+from kosmos_rag.storage.tenants import TenantRef, create_tenant
 
 TENANT_TABLES = (
     *("vector_store_files", "file_batches", "vector_stores", "files", "usage"),
@@ -59,8 +59,8 @@ EXEMPT_TABLES = ("audit_events", "audit_passages", "audit_seals", "erasures")
 
 _ATTEMPTS = 3
 """Attempts to erase a tenant that is written to at the same time."""
-_OVERLAPS = ("23503", "40P01")
-"""Codes of a violated foreign key and of a deadlock: another transaction has written rows of the tenant."""
+_OVERLAPS = ("23001", "23503", "40P01")
+"""Codes of violated foreign keys and of a deadlock: another transaction has written rows of the tenant."""
 _RELOAD_POLL_S = 0.05
 _ESCAPED = str.maketrans({"%": r"\%", "_": r"\_", "\\": r"\\", "*": "%", "?": "_"})
 
@@ -166,17 +166,21 @@ class ErasureStore:
             # Jobs first: a running publication has locked its job, then its collection.
             counts["jobs"] += connection.execute(statement("erase_jobs"), values).rowcount
             connection.execute(statement("lock_collections"), values).fetchall()
+            # A publication may be about to create the tenant: there must be a row to lock.
+            created = create_tenant(connection, self._owner, now=datetime.now(UTC))
+            connection.execute(statement("lock_tenant"), values)
             connection.execute(statement("clear_live_space"), values)
             for table in TENANT_TABLES:
                 counts[table] += connection.execute(_delete_rows(table), values).rowcount
+            counts["tenants"] -= created
             return retained, ""
 
         for _ in range(_ATTEMPTS - 1):
             try:
                 return self._run(ErasureKind.TENANT, self._owner.name, remove, preview=preview)
             except StatementFailed as error:
-                # A publication that creates the tenant, or a collection, is not locked out: it commits rows of tables
-                # that are empty already. The next attempt sees them.
+                # A publication has locked a collection that is newer than the lock of all collections, and waits for
+                # the tenant. The next attempt locks it first.
                 if error.sqlstate not in _OVERLAPS:
                     raise
         return self._run(ErasureKind.TENANT, self._owner.name, remove, preview=preview)
@@ -238,10 +242,6 @@ class ErasureStore:
             statement("erase_idempotency_keys_of_jobs"), values | {"job_ids": job_ids}
         ).rowcount
         counts["files"] += connection.execute(statement("erase_files"), values).rowcount
-        uploads = UploadStore(connection, self._owner.id)
-        abandoned = uploads.find_abandoned(age=timedelta())
-        uploads.delete(abandoned)
-        counts["uploads"] += len(abandoned)
         stored = connection.execute(statement("rows_of_documents"), values).fetchone()
         assert stored is not None, "a selection of counts has one row"
         counts.update(dict(zip(("document_versions", "chunks", "embeddings"), stored, strict=True)))
@@ -250,6 +250,11 @@ class ErasureStore:
             counts["documents"] += remove_documents(
                 connection, self._owner.id, ids, collection=collection, events=events
             )
+        # After the locks of collections, as in publications.
+        uploads = UploadStore(connection, self._owner.id)
+        abandoned = uploads.find_abandoned(age=timedelta())
+        uploads.delete(abandoned)
+        counts["uploads"] += len(abandoned)
         for table, text in (
             ("document_permissions", statement("erase_document_permissions")),
             ("sync_runs", statement("erase_sync_failures")),

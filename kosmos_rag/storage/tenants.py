@@ -94,9 +94,10 @@ def read_server_time(connection: psycopg.Connection) -> datetime:
     return time
 
 
-def create_tenant(connection: psycopg.Connection, owner: TenantRef, *, now: datetime) -> None:
-    """Create the tenant if it is missing."""
-    connection.execute(statement("create_tenant"), {"tenant_id": owner.id, "name": owner.name, "now": now})
+def create_tenant(connection: psycopg.Connection, owner: TenantRef, *, now: datetime) -> bool:
+    """Create the tenant if it is missing, and return whether it was."""
+    values = {"tenant_id": owner.id, "name": owner.name, "now": now}
+    return connection.execute(statement("create_tenant"), values).rowcount == 1
 
 
 class SpaceStore:

@@ -181,6 +181,11 @@ SELECT pg_reload_conf()
 -- name: wal_recycle
 SELECT current_setting('wal_recycle')
 
+-- name: lock_tenant
+-- Each row of a tenant refers to this one, through others or itself: what writes such a row has ended, or waits from
+-- here to the commit.
+SELECT FROM kosmos.tenants t WHERE t.tenant_id = %(tenant_id)s FOR UPDATE
+
 -- name: clear_live_space
 -- The reference to the live space would keep it from being deleted.
 UPDATE kosmos.tenants t SET live_space_id = NULL WHERE t.tenant_id = %(tenant_id)s

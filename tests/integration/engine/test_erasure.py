@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from threading import Event
+from threading import Event, Timer
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -25,6 +25,7 @@ from kosmos_rag.ingestion.discovery import PendingDocument, discover
 from kosmos_rag.ingestion.report import ReportBuilder
 from kosmos_rag.models.embedding.registry import create_registry
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from kosmos_rag.storage import erasure
 from kosmos_rag.storage.audit.partitions import add_months
 from kosmos_rag.storage.erasure import EXEMPT_TABLES, TENANT_TABLES, _delete_rows
 from kosmos_rag.storage.queue.queue import Queue
@@ -33,6 +34,7 @@ from kosmos_rag.storage.queue.writing import JobLeases
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tables import metadata
 from kosmos_rag.storage.tenants import TenantRef, ensure_tenant
+from kosmos_rag.worker.handlers.maintenance import count_orphans
 from tests.conftest import shares_database
 from tests.integration.variants import opened
 
@@ -341,19 +343,80 @@ def test_erase_all__erases_a_tenant_that_is_created_meanwhile(
     scope = logged.tenant(tenant_name)
     owner = TenantRef(id=scope.id, name=scope.name)
     space = create_registry(logged.settings, logged.embedder, None).default_space(scope.id)
-    with psycopg.connect(database.admin_url or "") as connection:
-        connection.execute(
-            "INSERT INTO kosmos.lexemes (tenant_id, collection, lexeme, acl_hash, acl, id, chunks)"
-            " VALUES (%s, 'default', 'word', gen_random_uuid(), '{}', 1, 1)",
-            [scope.id],
-        )
     with ThreadPoolExecutor(1) as executor, logged.database.worker.transaction(scope.id, [EVERYONE]) as connection:
         ensure_tenant(connection, owner, "default", space, now=datetime.now(UTC))
-        connection.execute("SELECT FROM kosmos.lexemes WHERE tenant_id = %s FOR UPDATE", [scope.id])
         report = executor.submit(scope.erase_all)
         assert not wait([report], timeout=2).done
     assert report.result().erased["embedding_spaces"] == 1
     assert count_rows(database, "", tenant=scope).keys() <= {"erasures"}
+
+
+@pytest.mark.own_database
+def test_erasure__that_waits_for_a_publication_holds_no_upload(logged: Engine, tenant_name: str) -> None:
+    """Found by a seed of the simulation: a publication deletes its upload last, and both waited for each other."""
+    scope = logged.tenant(tenant_name)
+    scope.ingest(DOCUMENT)
+    with logged.database.worker.transaction(scope.id, [EVERYONE]) as connection:
+        upload_id = UploadStore(connection, scope.id).store(b"of a job that is replaced")
+    with ThreadPoolExecutor(1) as executor, logged.database.worker.transaction(scope.id, [EVERYONE]) as connection:
+        connection.execute(statement("lock_collections"), {"tenant_id": scope.id}).fetchall()
+        report = executor.submit(scope.erase, source=DOCUMENT.source)
+        assert not wait([report], timeout=2).done
+        connection.execute("SET LOCAL lock_timeout = '5s'")
+        UploadStore(connection, scope.id).delete([upload_id])
+    assert report.result().erased["documents"] == 1
+
+
+class PausedPublication(PausedLease):
+    """A publication without a job, which waits before it is committed."""
+
+    def __init__(self) -> None:
+        super().__init__(uuid4())
+
+    def verify(self, queue: psycopg.Connection, document_ids: Sequence[UUID]) -> Sequence[UUID]:
+        return document_ids
+
+    def complete(self, queue: psycopg.Connection, data: psycopg.Connection, completions: Mapping[UUID, Any]) -> None:
+        self.is_written.set()
+        assert self.may_commit.wait(30)
+
+
+@pytest.mark.own_database
+@pytest.mark.parametrize("is_slow", [False, True])
+def test_erase_all__and_a_first_publication_at_once_leave_what_one_after_the_other_leaves(
+    is_slow: bool, engine: Engine, settings: Settings, tenant_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Found by two seeds of the simulation.
+
+    A publication writes to tables that the erasure has emptied already. A fast one left words, which refer to no
+    tenant; by a slow one the erasure failed at a foreign key.
+    """
+    scope, paused, publications = engine.tenant(tenant_name), PausedPublication(), []
+    owner, recorder = TenantRef(id=scope.id, name=scope.name), ReportBuilder()
+    documents = discover([DOCUMENT], settings.ingestion, root=None).documents
+    if not is_slow:
+        paused.may_commit.set()
+
+    def publish() -> None:
+        scope.api_keys.create("reader", scopes=["read"])  # creates the tenant
+        engine.ingest_pipeline.run(owner, "default", documents, recorder=recorder, lease=paused)
+
+    with ThreadPoolExecutor(1) as executor, monkeypatch.context() as patch:
+
+        def publish_meanwhile(table: str) -> sql.Composed:
+            if table == "chunks":
+                publications.append(executor.submit(publish))
+                paused.is_written.wait(2)
+                wait(publications, timeout=2)
+            if table == "tenants":
+                Timer(1, paused.may_commit.set).start()
+            return _delete_rows(table)
+
+        patch.setattr(erasure, "_delete_rows", publish_meanwhile)
+        assert scope.erase_all().erased == {}
+        publications[0].result()
+    assert {category: rows for category, rows in count_orphans(engine.database, owner).items() if rows} == {}
+    assert [hit.source for hit in scope.search("salary").hits] == [DOCUMENT.source]
 
 
 def test_tenant__is_erased_with_its_vector_index_and_nothing_of_another(
