@@ -314,6 +314,7 @@ def clone(server: Server, template: str) -> Iterator[DatabaseSettings]:
     """Clone a database for the time of a block."""
     name = f"kosmos_test_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(server.admin, autocommit=True) as connection:
+        end_sessions(connection, template)
         connection.execute(
             # Copying files takes half of what logging each of their pages takes.
             sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY file_copy").format(
@@ -327,6 +328,11 @@ def clone(server: Server, template: str) -> Iterator[DatabaseSettings]:
         )
     yield server.settings(name)
     _drop(server, name)
+
+
+def end_sessions(admin: psycopg.Connection, database: str) -> None:
+    """End the sessions in a database that is to be copied; a pooler keeps them."""
+    admin.execute("SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE datname = %s", [database])
 
 
 @pytest.fixture

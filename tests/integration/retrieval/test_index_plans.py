@@ -28,6 +28,7 @@ from kosmos_rag.retrieval.filters import compile_filter
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import tenant
+from tests.conftest import end_sessions
 from tests.integration.indexing.ann.worlds import CHUNKS_A_DOCUMENT, TopicEmbedder, load
 
 SMALL_TENANTS, SMALL, LARGE = 20, 500, 3_000
@@ -106,6 +107,7 @@ def _copied(server: Any, original: str, stack: ExitStack) -> str:
     name = f"kosmos_plans_{uuid.uuid4().hex[:8]}"
     names = {"name": sql.Identifier(name), "original": sql.Identifier(original)}
     with psycopg.connect(server.admin, autocommit=True) as connection:
+        end_sessions(connection, original)
         connection.execute(sql.SQL("CREATE DATABASE {name} TEMPLATE {original}").format(**names))
         connection.execute(  # settings by role and database are not cloned
             sql.SQL("ALTER ROLE kosmos_app IN DATABASE {name} SET plan_cache_mode = force_custom_plan").format(**names)
