@@ -17,8 +17,8 @@ from kosmos_rag.retrieval.postings import PostingsCache, pack_frequencies, unpac
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.retrieval.snapshot import CollectionStats, Snapshot
 from kosmos_rag.retrieval.views.database import DatabaseSession
+from kosmos_rag.storage.analysis import parse_tsvectors
 from kosmos_rag.storage.binary import array, sparse_entries, unpack_numbers
-from kosmos_rag.storage.lexical_statistics import parse_tsvectors
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
 

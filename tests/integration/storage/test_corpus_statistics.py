@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from kosmos_rag import Engine, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.storage.lexical_statistics import parse_tsvectors
+from kosmos_rag.storage.analysis import parse_tsvectors
 from kosmos_rag.storage.tenants import tenant
 
 TABLES = ("documents", "document_versions", "chunks", "embeddings", "lexemes")
