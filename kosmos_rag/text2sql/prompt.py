@@ -108,7 +108,8 @@ def _lines_by_importance(selection: Selection) -> Iterator[_Line]:
         if table.comment:
             yield _Line(key=("table", table.full_name), text=_table(table, needed[table.full_name]) + _comment(table))
     for ambiguity in selection.ambiguities:
-        yield _Line(key=("open", ambiguity.text), heading="To settle:", text=ambiguity.text)
+        heading = "Settled:" if ambiguity.settled else "To settle:"
+        yield _Line(key=("open", ambiguity.text), heading=heading, text=ambiguity.text)
     yield from _experience(selection)
     likely = {*selection.references, *selection.columns}
     for table in tables:

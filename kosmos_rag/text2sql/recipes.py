@@ -24,8 +24,9 @@ from kosmos_rag.text2sql.catalog.roles import (
 )
 from kosmos_rag.text2sql.errors import SchemaInvalid
 from kosmos_rag.text2sql.linking.words import is_content_word, question_words
-from kosmos_rag.text2sql.records import ColumnRef, Pattern, Recipe
+from kosmos_rag.text2sql.records import ColumnRef, Pattern, Recipe, VariantChoice
 
+_VARIANT_NOTE = re.compile(r"If multiple rows exist due to variants \((.+?)\), either ")
 MAX_MEASURES_PER_KEY = 12
 """Measures of a table with a recipe for each key; more would crowd out other recipes."""
 
@@ -121,6 +122,20 @@ def variant_note(columns: tuple[str, ...]) -> str:
         f"If multiple rows exist due to variants ({names}), either sum across rows or choose {names} IS NULL "
         "depending on requested semantics."
     )
+
+
+def settle_variants(note: str, choice: VariantChoice) -> str:
+    """Return a note with the decision on rows per variant.
+
+    It is unchanged for `open`, and if it is about something else.
+    """
+    match = _VARIANT_NOTE.match(note)
+    if match is None or choice == "open":
+        return note
+    if choice == "sum":
+        return f"Sum across the rows of variants ({match[1]})."
+    conditions = " and ".join(f"{name} IS NULL" for name in match[1].split(", "))
+    return f"Leave out the rows of variants: {conditions}."
 
 
 def _relationship_recipe(

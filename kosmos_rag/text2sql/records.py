@@ -33,6 +33,8 @@ ColumnNames = Annotated[
 ]
 """Columns, in JSON as `table.column`."""
 Pattern = Literal["aggregation", "temporal", "status", "relationship"]
+VariantChoice = Literal["open", "sum", "base"]
+"""What happens with rows per variant: `sum` adds them up, `base` leaves them out, `open` decides nothing."""
 
 
 def json_row(row: Sequence[Any]) -> list[Any]:
@@ -124,7 +126,9 @@ class Ambiguity(Serializable):
     about: tuple[str, ...]
     """Full names of the tables, or `table.column`."""
     text: str
-    """The possible meanings, in one sentence."""
+    """The possible meanings, in one sentence; the decision where it is settled."""
+    settled: bool = False
+    """Whether `text2sql.variants` decides it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

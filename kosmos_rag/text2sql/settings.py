@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from kosmos_rag.core.section import Count, Section
+from kosmos_rag.text2sql.records import VariantChoice
 
 _KEY = re.compile(r"[^/\s]+/[^/\s]+/[^/]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -28,6 +29,11 @@ class Text2SqlSettings(Section):
         default={},
         description="Environment variable with the URL of a role that only reads, by tenant/collection/database; "
         "without an entry nothing is run.",
+    )
+    variants: VariantChoice = Field(
+        default="open",
+        description="Rows for variants and for the whole: sum adds up rows of variants, base leaves them out, open "
+        "lets the language model decide.",
     )
     timeout_ms: Count = Field(default=5_000, description="Time limit of a query in milliseconds.")
     max_rows: Count = Field(default=1_000, description="Maximum number of rows of a result.")

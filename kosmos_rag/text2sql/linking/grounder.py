@@ -31,6 +31,7 @@ from kosmos_rag.text2sql.linking.weights import Weights
 from kosmos_rag.text2sql.query_examples import create_example, example_document, parse_examples
 from kosmos_rag.text2sql.recipes import template_recipes
 from kosmos_rag.text2sql.records import QueryExample, Recipe, SchemaRef
+from kosmos_rag.text2sql.settings import Text2SqlSettings
 
 _TOKEN_CACHE_LINES = 5_000
 
@@ -293,6 +294,7 @@ class SchemaGrounding:
                 entities=entities,
                 docs=search_result.hits,
                 exclusions=excluded,
+                variants=self._tenant.settings.section(Text2SqlSettings).variants,
             )
             count = self._count
             prompt, tokens, omitted = build_prompt(

@@ -1,6 +1,7 @@
 """Select columns, joins, recipes and ambiguities of a schema for the prompt."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import replace
 from itertools import combinations
 
 from kosmos_rag.core.errors import RequestError
@@ -14,7 +15,8 @@ from kosmos_rag.text2sql.linking.exclusions import Exclusion
 from kosmos_rag.text2sql.linking.linking import Linked, Linker
 from kosmos_rag.text2sql.prompt import Selection, prompt_block
 from kosmos_rag.text2sql.query_examples import parse_examples
-from kosmos_rag.text2sql.records import ColumnRef, Entities, Recipe, SchemaRef
+from kosmos_rag.text2sql.recipes import settle_variants
+from kosmos_rag.text2sql.records import Ambiguity, ColumnRef, Entities, Recipe, SchemaRef, VariantChoice
 
 _MAX_RECIPES = 3
 _MAX_EXAMPLES = 3
@@ -58,6 +60,7 @@ def select_parts(
     entities: Entities,
     docs: Sequence[Passage] = (),
     exclusions: Sequence[Exclusion] = (),
+    variants: VariantChoice = "open",
 ) -> Selection:
     """Select what a prompt about the likeliest database contains.
 
@@ -72,6 +75,7 @@ def select_parts(
         entities: Values, names, numbers and times of it, for filters.
         docs: Retrieved documents, for recipes and examples.
         exclusions: What columns do not answer of this question.
+        variants: The decision on rows per variant.
     """
     ranking = [table.table for table in linked.tables if table.database == schema.name]
     graph = linker.graph(schema.name)
@@ -93,10 +97,21 @@ def select_parts(
             entities,
             question=question,
         ),
-        ambiguities=(*(item.note for item in exclusions), *find_ambiguities(schema, tables, references, plans)),
-        recipes=_recipes(schema.name, tables, docs, without={item.slug for item in exclusions}),
+        ambiguities=(
+            *(item.note for item in exclusions),
+            *(_settle(note, variants) for note in find_ambiguities(schema, tables, references, plans)),
+        ),
+        recipes=tuple(
+            recipe if recipe.note is None else replace(recipe, note=settle_variants(recipe.note, variants))
+            for recipe in _recipes(schema.name, tables, docs, without={item.slug for item in exclusions})
+        ),
         examples=tuple(parse_examples(docs, schema)[:_MAX_EXAMPLES]),
     )
+
+
+def _settle(ambiguity: Ambiguity, variants: VariantChoice) -> Ambiguity:
+    text = settle_variants(ambiguity.text, variants)
+    return replace(ambiguity, text=text, settled=text != ambiguity.text)
 
 
 def rank_columns(linked: Linked, plans: Iterable[JoinPlan], further: Iterable[Join]) -> list[ColumnRef]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from kosmos_rag import Engine
+from kosmos_rag import Engine, Settings
 from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, TableSchema
@@ -17,6 +17,8 @@ from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from kosmos_rag.text2sql.linking.result import NO_SCHEMA
 from kosmos_rag.text2sql.recipes import read_recipes, template_recipes
 from kosmos_rag.text2sql.records import Recipe
+from kosmos_rag.text2sql.settings import Text2SqlSettings
+from tests.integration.variants import opened
 
 EXAMPLE = Path(__file__).parents[4] / "examples" / "schema"
 
@@ -180,6 +182,28 @@ def test_a_question__is_given_references_joins_recipes_and_what_is_open(
     assert 0 < result.tokens <= 600
     assert result.to_dict()["selection"]["database"] == schema.name
     assert all(doc.signals or doc.score_contributions for doc in result.docs), "each score is accounted for"
+
+
+@pytest.mark.parametrize(
+    ("choice", "decision"),
+    [("sum", "Sum across the rows of variants ("), ("base", "Leave out the rows of variants: ")],
+)
+def test_variants__are_settled_in_the_prompt_by_the_settings(
+    settings: Settings, tenant_name: str, schema: DatabaseSchema, recipes: list[Recipe], choice: str, decision: str
+) -> None:
+    with opened(settings, {}) as engine:
+        engine.tenant(tenant_name).collections.create("schema", preset="schema")
+        SchemaGrounding(engine.tenant(tenant_name, collection="schema")).build(schema, recipes)
+    section = settings.section(Text2SqlSettings).model_copy(update={"variants": choice})
+    with opened(settings.model_copy(update={"text2sql": section}), {}) as engine:
+        grounding = SchemaGrounding(engine.tenant(tenant_name, collection="schema"))
+        result = grounding.ask("What is the success count of the forest fire program?")
+    (ambiguity,) = [ambiguity for ambiguity in result.ambiguities if ambiguity.kind == "variant"]
+    assert ambiguity.settled
+    assert ambiguity.text.startswith(decision)
+    assert ambiguity.text in result.prompt
+    assert "depending on requested semantics" not in result.prompt
+    assert "Settled:" in result.prompt
 
 
 def test_what_is_gone_from_the_schema__is_gone_from_the_answers(scope: Tenant) -> None:

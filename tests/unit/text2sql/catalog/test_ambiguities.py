@@ -1,8 +1,12 @@
 """What a question leaves open."""
 
+import pytest
+
 from kosmos_rag.text2sql.ambiguity import find_ambiguities
 from kosmos_rag.text2sql.catalog.joins import JoinGraph
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
+from kosmos_rag.text2sql.recipes import settle_variants, variant_note
+from kosmos_rag.text2sql.records import VariantChoice
 from tests.unit.text2sql.catalog.worlds import database, table
 
 
@@ -24,6 +28,20 @@ def test_variants__are_open_as_in_the_seed(example: DatabaseSchema) -> None:
         "If multiple rows exist due to variants (variant_id), either sum across rows or choose variant_id IS NULL "
         "depending on requested semantics."
     )
+
+
+@pytest.mark.parametrize(
+    ("choice", "decision"),
+    [
+        ("sum", "Sum across the rows of variants (variant_id, region_id)."),
+        ("base", "Leave out the rows of variants: variant_id IS NULL and region_id IS NULL."),
+        ("open", None),
+    ],
+)
+def test_variants__are_settled_by_a_choice(choice: VariantChoice, decision: str | None) -> None:
+    note = variant_note(("variant_id", "region_id"))
+    assert settle_variants(note, choice) == (decision or note)
+    assert settle_variants("name is a column of several tables: a, b.", choice).startswith("name is a column")
 
 
 def test_same_name__in_several_tables_is_open_but_not_of_keys(example: DatabaseSchema) -> None:
