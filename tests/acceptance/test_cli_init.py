@@ -1,7 +1,9 @@
 """The first commands: `init`, the help, `config show KEY`."""
 
 import json
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +47,28 @@ def test_init__writes_commented_settings_that_work_here(kosmos: Run, tmp_path: P
             assert lines[number - 1].lstrip().startswith("# "), f"{line} has no comment"
     assert "cross-encoder/ms-marco-MiniLM-L-6-v2 is not on this machine" in text
     assert Settings.load("rag-config.yaml").service.development.tenant == "default"
+
+
+@pytest.mark.parametrize(("option", "keeps"), [("--keep-originals", True), ("--no-keep-originals", False)])
+def test_init__stores_files_where_an_option_says_so(kosmos: Run, option: str, keeps: bool) -> None:
+    assert kosmos("init", option).exit_code == 0
+    assert Settings.load("rag-config.yaml").ingestion.keep_originals is keeps
+
+
+@pytest.mark.usefixtures("kosmos")
+@pytest.mark.parametrize(("reply", "keeps"), [(b"y\n", True), (b"\n", False)])
+def test_init__asks_on_a_terminal_whether_to_store_files(
+    reply: bytes,
+    keeps: bool,
+) -> None:
+    controller, terminal = os.openpty()
+    command = [sys.executable, "-m", "kosmos_rag.apps.cli", "init"]
+    with os.fdopen(controller, "wb", buffering=0) as keyboard, os.fdopen(terminal, "rb", buffering=0) as screen:
+        keyboard.write(reply)
+        finished = subprocess.run(command, stdin=screen, capture_output=True, timeout=120, check=False)
+    assert finished.returncode == 0, finished.stderr
+    assert b"Store the files of documents too?" in finished.stderr
+    assert Settings.load("rag-config.yaml").ingestion.keep_originals is keeps
 
 
 def test_init__takes_the_model_that_is_named(kosmos: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

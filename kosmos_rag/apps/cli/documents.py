@@ -23,6 +23,7 @@ from kosmos_rag.core.text.counts import count
 if TYPE_CHECKING:
     from kosmos_rag.engine.tenant import Tenant
 
+_PDF = "application/pdf"
 ExportOption = Annotated[
     Path | None,
     typer.Option(
@@ -65,6 +66,12 @@ def documents(principal: PrincipalOption = None, export: ExportOption = None, *,
         out.print(rows)
     chunks = sum(document.chunks for document in infos)
     out.print(f"{count(len(infos), 'document')}, {count(chunks, 'chunk')} in tenant {common.tenant}")
+    without_pages = sum(document.media_type == _PDF and not document.has_original for document in infos)
+    if without_pages:
+        out.print(
+            f"{count(without_pages, 'PDF file')} without stored pages: the console shows the text; "
+            "set ingestion.keep_originals: true and ingest again to see pages"
+        )
 
 
 def _records(reader: "Tenant") -> Iterator[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 import os
 import stat
+import sys
 import tempfile
 from collections.abc import Mapping
 from itertools import islice
@@ -32,6 +33,10 @@ _CODES = {
 }  # fmt: skip
 """ISO 639-1 codes of text search configurations."""
 _TENANT = "default"
+_ORIGINALS = "ingestion.keep_originals"
+_ORIGINALS_QUESTION = (
+    "Store the files of documents too? The console shows pages of PDF files then; the database grows by their size."
+)
 _ORIGINALS_NOTE = "With true, the console shows the pages of PDF files. Set it before you ingest."
 _TENANT_NOTE = "Users of this machine need no key. Set it to null, and create keys, before you serve others."
 
@@ -50,6 +55,13 @@ def init(
             "--language", metavar="CODE", help="Language of the documents: en, de …; default: of this folder."
         ),
     ] = None,
+    keep_originals: Annotated[
+        bool | None,
+        typer.Option(
+            "--keep-originals/--no-keep-originals",
+            help="Store files of documents, to show pages of PDF files; default: asked on a terminal, else no.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Write a commented settings file for this machine.
@@ -62,7 +74,13 @@ def init(
     if file.exists() and not force:
         raise RequestError(f"{file} exists; edit it, name another file, or replace it with --force")
     _check_folder(file.absolute().parent)
-    values, notes = _choose(overrides(set_))
+    arguments = overrides(set_)
+    if _ORIGINALS not in arguments:
+        if keep_originals is None and sys.stdin.isatty() and not as_json:
+            keep_originals = typer.confirm(_ORIGINALS_QUESTION, default=False, err=True)
+        if keep_originals is not None:
+            arguments[_ORIGINALS] = keep_originals
+    values, notes = _choose(arguments)
     # What the file says has to be valid, also together with the environment.
     settings = Settings.load(os.devnull, overrides=values)
     file.write_text(_HEAD + _format(values, notes), encoding="utf-8")
@@ -119,7 +137,7 @@ def _choose(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
         for key, origin in origins.items()
         if key.startswith("rag.embedding.") and origin.level == "environment" and not key.endswith("api_key")
     }
-    notes = {"service.development.tenant": _TENANT_NOTE, "ingestion.keep_originals": _ORIGINALS_NOTE}
+    notes = {"service.development.tenant": _TENANT_NOTE, _ORIGINALS: _ORIGINALS_NOTE}
     if settings.rag.embedding.url is None:
         if "rag.embedding.model" not in {*values, *arguments}:
             values |= _choose_embedding(settings)
@@ -132,7 +150,7 @@ def _choose(arguments: dict[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
     if settings.database.url == EMBEDDED:
         values["database.data_dir"] = str(_choose_data_dir(settings))
     values["service.development.tenant"] = _TENANT
-    values["ingestion.keep_originals"] = settings.ingestion.keep_originals
+    values[_ORIGINALS] = settings.ingestion.keep_originals
     return values | arguments, notes
 
 

@@ -30,6 +30,8 @@ class DocumentInfo(Serializable):
     metadata: Mapping[str, Any]
     notes: tuple[Note, ...] = ()
     """What of the file was guessed or could not be read."""
+    has_original: bool = False
+    """Whether its file is stored (`ingestion.keep_originals`), so that its pages can be shown."""
     updated_at: datetime
 
     def position(self, sort: "DocumentSort") -> "DocumentPosition":

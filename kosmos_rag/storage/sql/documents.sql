@@ -7,10 +7,10 @@ SELECT n.id
 
 -- name: list_documents
 SELECT d.id, d.source, d.collection, d.title, d.media_type, d.language, d.version, v.content_hash, v.bytes, v.chunks,
-       d.metadata, d.notes, d.updated_at
+       v.has_original, d.metadata, d.notes, d.updated_at
   FROM kosmos.documents d
  CROSS JOIN LATERAL (
-       SELECT n.content_hash, n.bytes, n.chunks
+       SELECT n.content_hash, n.bytes, n.chunks, n.original IS NOT NULL AS has_original
          FROM kosmos.document_versions n
         WHERE n.tenant_id = %(tenant_id)s AND n.document_id = d.id AND n.number = d.version
        OFFSET 0) v
@@ -28,10 +28,10 @@ SELECT d.id, d.source, d.collection, d.title, d.media_type, d.language, d.versio
 -- name: list_sorted_documents
 -- Sorts by a number of each document, largest first: it reads all documents of the reader for each page.
 SELECT d.id, d.source, d.collection, d.title, d.media_type, d.language, d.version, v.content_hash, v.bytes, v.chunks,
-       d.metadata, d.notes, d.updated_at
+       v.has_original, d.metadata, d.notes, d.updated_at
   FROM kosmos.documents d
  CROSS JOIN LATERAL (
-       SELECT n.content_hash, n.bytes, n.chunks
+       SELECT n.content_hash, n.bytes, n.chunks, n.original IS NOT NULL AS has_original
          FROM kosmos.document_versions n
         WHERE n.tenant_id = %(tenant_id)s AND n.document_id = d.id AND n.number = d.version
        OFFSET 0) v

@@ -65,6 +65,8 @@ def test_file__is_dropped_and_stored_as_the_settings_change(
             tenant.ingest(document)
             (info,) = tenant.documents()
             stored.append(tenant.read_original(info.id) is not None)
+            assert {listed.has_original for listed in tenant.documents(sort="bytes")} == {info.has_original}
+            assert info.has_original is stored[-1]
     assert stored == [False, True, False]
 
 

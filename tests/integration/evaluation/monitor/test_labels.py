@@ -18,6 +18,8 @@ from tests.integration.variants import changed, opened
 
 TODAY = datetime.now(UTC).date()
 NUMBERS = range(12)
+SECTIONS = {"rag.chunking.min_size": 1}
+"""Short sections are chunks of their own."""
 
 
 def _text(number: int) -> bytes:
@@ -63,7 +65,7 @@ def test_label__is_gone_or_changed(
 ) -> None:
     checked = None if checked_days_ago is None else TODAY - timedelta(days=checked_days_ago)
     question = Question(id="q", text="?", locations=(location,), checked=checked)
-    with opened(settings, {}) as engine:
+    with opened(settings, SECTIONS) as engine:
         _fill(engine, tenant_name)
         problems = [label.problem for label in find_stale_labels(engine.tenant(tenant_name), [question])]
     assert problems == ([] if problem is None else [problem])
@@ -74,7 +76,7 @@ def test_verdict__names_stale_labels_and_measures_the_others(
 ) -> None:
     file = tmp_path / "known.yaml"
     _write(file)
-    with opened(_settings(settings, tenant_name, file), {}) as engine:
+    with opened(_settings(settings, tenant_name, file), SECTIONS) as engine:
         _fill(engine, tenant_name)
         before = _run(engine, tenant_name)
         engine.tenant(tenant_name).delete("wiki/3.md")
@@ -99,7 +101,7 @@ def test_verdict__is_unknown_where_too_few_labels_are_left(
 ) -> None:
     file = tmp_path / "known.yaml"
     _write(file)
-    with opened(_settings(settings, tenant_name, file), {}) as engine:
+    with opened(_settings(settings, tenant_name, file), SECTIONS) as engine:
         engine.tenant(tenant_name).ingest([SourceDocument(source="wiki/1.md", data=_text(1))])
         run = _run(engine, tenant_name)
     assert run.state is MonitorState.UNKNOWN
@@ -110,7 +112,7 @@ def test_verdict__is_unknown_where_too_few_labels_are_left(
 
 def test_label__of_a_document_for_some_readers_alone_is_gone(settings: Settings, tenant_name: str) -> None:
     question = Question(id="q", text="?", locations=(Location(source="secret.md"),))
-    with opened(settings, {}) as engine:
+    with opened(settings, SECTIONS) as engine:
         engine.tenant(tenant_name).ingest([SourceDocument(source="secret.md", data=b"Secret.", acl=("group:board",))])
         assert [label.problem for label in find_stale_labels(engine.tenant(tenant_name), [question])] == ["gone"]
         board = engine.tenant(tenant_name, principals=[EVERYONE, "group:board"])
