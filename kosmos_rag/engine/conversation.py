@@ -7,6 +7,7 @@ taken from the reader since is no longer part of the conversation.
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from psycopg.rows import dict_row
 
@@ -22,6 +23,9 @@ from kosmos_rag.retrieval.hydrate import parse_passage_rows
 from kosmos_rag.retrieval.query import Query
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
+
+_MAX_PASSAGES = 200
+"""Passages of a conversation that are read again, the latest ones."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,13 +43,16 @@ class TurnReader:
 
     def read(self, turns: Sequence[Turn]) -> list[EarlierTurn]:
         """Return the turns with their passages."""
-        hits = self._read_hits({chunk_id for turn in turns for ids in turn.passages.values() for chunk_id in ids})
+        numbered: dict[int, Sequence[uuid.UUID]] = {}
+        for turn in reversed(turns):  # numbers of the latest turns first; the earliest turn decides what a number names
+            numbered |= turn.passages
+        references = dict(islice(numbered.items(), _MAX_PASSAGES))
+        hits = self._read_hits({chunk_id for chunk_ids in references.values() for chunk_id in chunk_ids})
         passages: dict[int, ContextPassage] = {}
-        for turn in turns:
-            for number, chunk_ids in turn.passages.items():
-                passage = self._number(number, chunk_ids, hits) if number not in passages else None
-                if passage is not None and passage_span(passage) not in map(passage_span, passages.values()):
-                    passages[number] = passage
+        for number, chunk_ids in sorted(references.items()):
+            passage = self._number(number, chunk_ids, hits)
+            if passage is not None and passage_span(passage) not in map(passage_span, passages.values()):
+                passages[number] = passage
         return [
             EarlierTurn(
                 question=turn.search_query or turn.question,

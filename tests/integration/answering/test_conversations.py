@@ -1,5 +1,6 @@
 """Conversations with a model behind a real server that counts: what their prompts repeat, and who may read it."""
 
+import json
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
@@ -9,8 +10,10 @@ from itertools import takewhile
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from kosmos_rag import Engine, Filter, Settings, SourceDocument, Tenant
+from kosmos_rag.apps.http.toolkit.bodies import TurnRequest, to_turns
 from kosmos_rag.core.config import LanguageModelSettings
 from kosmos_rag.core.types import Answer, Turn
 from kosmos_rag.core.types.serialize import from_dict, to_dict
@@ -253,6 +256,17 @@ def test_passage__has_one_number_where_a_caller_sends_two(conversing: Opened, te
     assert answer.context.passages[1].chunk_ids == chunk_ids
 
 
+def test_number__names_what_the_earliest_turn_says(conversing: Opened, tenant_name: str) -> None:
+    with conversing() as engine:
+        tenant = _ingest(engine, tenant_name)
+        (first,) = _converse(tenant, 1)
+        (number, chunk_ids), (_, others), *_ = first.turn.passages.items()
+        later = replace(first.turn, question="And then?", passages={number: others})
+        answer = tenant.answer("How are parking approved?", k=1, history=[first.turn, later])
+    by_number = {passage.citation.index: passage.chunk_ids for passage in answer.context.passages}
+    assert by_number[number] == chunk_ids
+
+
 def test_turn_without_passages__is_not_repeated(conversing: Opened, chat: ChatServer, tenant_name: str) -> None:
     with conversing() as engine:
         tenant = _ingest(engine, tenant_name)
@@ -260,6 +274,15 @@ def test_turn_without_passages__is_not_repeated(conversing: Opened, chat: ChatSe
         answer = tenant.answer("How are travel approved?", history=history)
     assert answer.context.citations[0].index == 1
     assert "Tell me about leave." not in _prompts(chat)[-1]
+
+
+def test_body__of_a_request_has_the_turn_of_an_answer() -> None:
+    turn = Turn(question="q", answer="a", search_query="s", passages={3: (uuid.UUID(int=7),)})
+    body = TurnRequest.model_validate_json(json.dumps(to_dict(turn)))
+    assert to_turns([body]) == [turn]
+    for wrong in ({"0": [str(uuid.UUID(int=7))]}, {"1": ["no id"]}, {str(number): [] for number in range(1, 202)}):
+        with pytest.raises(ValidationError):
+            TurnRequest(question="q", answer="a", passages=wrong)  # type: ignore[arg-type]
 
 
 def test_turn__has_what_the_next_question_sends() -> None:

@@ -28,7 +28,7 @@ class TurnRequest(RequestBody):
     answer: str
     search_query: Annotated[str | None, Field(description="`search_query` of the answer.")] = None
     passages: Annotated[
-        dict[PassageNumber, tuple[uuid.UUID, ...]],
+        dict[PassageNumber, Annotated[tuple[uuid.UUID, ...], Field(max_length=100)]],
         Field(
             max_length=200, description="`chunk_ids` of each of `context.passages` of the answer by `citation.index`."
         ),
