@@ -51,7 +51,8 @@ class MonitorSettings(Section):
         default=True, description="Widen the search of an index, or rebuild it, when its recall is low."
     )
     questions: Mapping[str, File] = Field(
-        default={}, description="Question files with known answers, by tenant or `tenant/collection`."
+        default={},
+        description="Question files with known answers, by tenant or `tenant/collection`; `judged`: the accepted ones.",
     )
     isolation_interval_s: Seconds | None = Field(
         default=300.0,

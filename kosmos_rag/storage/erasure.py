@@ -38,7 +38,14 @@ TENANT_TABLES = (
     *("jobs", "sync_runs", "uploads", "idempotency_keys", "api_keys", "feedback", "monitor_samples", "monitor_runs"),
     *("experiment_results", "experiments", "evaluation_results", "evaluations", "index_events", "postings"),
     *("segments", "indexes", "unsegmented_terms", "lexemes", "acl_statistics", "embeddings", "chunks", "filter_terms"),
-    *("unanswered_questions", "webhook_dead_letters", "webhook_subscribers", "scim_members", "scim_resources"),
+    *(
+        "unanswered_questions",
+        "judged_questions",
+        "webhook_dead_letters",
+        "webhook_subscribers",
+        "scim_members",
+        "scim_resources",
+    ),
     *(
         "document_permissions",
         "permission_feeds",
@@ -221,6 +228,12 @@ class ErasureStore:
         counts["feedback"] += connection.execute(statement("erase_subject_feedback"), values).rowcount
         counts["monitor_samples"] += connection.execute(statement("erase_subject_samples"), values).rowcount
         counts["unanswered_questions"] += connection.execute(statement("erase_subject_questions"), values).rowcount
+        for table, text in (
+            ("evaluation_results", statement("erase_subject_results")),
+            ("judged_questions", statement("erase_subject_judgements")),
+            ("judged_questions", statement("erase_subject_of_judgements")),
+        ):
+            counts[table] += connection.execute(text, values).rowcount
         counts["usage"] += connection.execute(statement("erase_subject_usage"), values).rowcount
         uploader = {**values, "uploader": uploader_principal(selector.text)}
         counts["files"] += connection.execute(statement("erase_uploader"), uploader).rowcount
@@ -264,6 +277,7 @@ class ErasureStore:
             ("events", statement("erase_event_errors")),
             ("feedback", statement("erase_document_feedback")),
             ("feedback", statement("erase_comments")),
+            ("judged_questions", statement("erase_judged_documents")),
             ("evaluation_results", statement("erase_evaluated_documents")),
         ):
             counts[table] += connection.execute(text, values).rowcount

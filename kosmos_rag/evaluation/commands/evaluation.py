@@ -18,6 +18,7 @@ from kosmos_rag.apps.cli.common import (
 from kosmos_rag.apps.cli.options import TenantOptions, command
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.evaluation.commands.calibrate import calibrate
+from kosmos_rag.evaluation.commands.candidates import app as candidates_app
 from kosmos_rag.evaluation.commands.questions import questions
 from kosmos_rag.evaluation.commands.runner import (
     EvaluationOptions,
@@ -197,6 +198,7 @@ def delete(evaluation: ReferenceArgument, *, common: TenantOptions) -> None:
         console().print(f"deleted: {stored.name} ({stored.label})")
 
 
+app.add_typer(candidates_app, name="candidates")
 app.command("calibrate")(calibrate)
 app.command("tune")(tune)
 app.command("questions")(questions)

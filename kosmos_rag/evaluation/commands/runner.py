@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from kosmos_rag.engine.engine import Engine
     from kosmos_rag.evaluation.offline import BeirSet, Evaluation, QuestionSet
 
-SetArgument = Annotated[str, typer.Argument(metavar="SET", help="Question file, or folder or URL of a BEIR set.")]
+SetArgument = Annotated[
+    str, typer.Argument(metavar="SET", help="Question file, folder or URL of a BEIR set, or `judged`.")
+]
 SplitOption = Annotated[str, typer.Option("--split", metavar="NAME", help="Split of a BEIR set: qrels/NAME.tsv.")]
 GridOption = Annotated[
     list[str] | None,
@@ -78,7 +80,7 @@ class EvaluationRunner:
         Raises RequestError, and SourceError where the set cannot be fetched.
         """
         from kosmos_rag.core.types import EVERYONE
-        from kosmos_rag.evaluation.offline import load_beir, read_questions
+        from kosmos_rag.evaluation.offline import load_beir
         from kosmos_rag.evaluation.offline.download import fetch_set, is_url
 
         settings, beir = options.load_settings(), None
@@ -94,7 +96,7 @@ class EvaluationRunner:
         return cls(
             config=options.config,
             setting_overrides=overrides(options.set_),
-            questions=beir.questions if beir else read_questions(Path(set_name)),
+            questions=beir.questions if beir else _load_questions(set_name, options),
             beir=beir,
             tenant=options.tenant,
             collection=options.collection,
@@ -143,6 +145,9 @@ class EvaluationRunner:
                 answers=self.answers,
                 collection=self.collection,
                 principals=self.principals,
+                open_reader=lambda principals: engine.tenant(
+                    name, principals=principals, collection=self.collection, subject=EVALUATOR
+                ),
             )
             evaluation = evaluate(reader, questions or self.questions, plan, self.on_progress)
             if self.store:
@@ -163,6 +168,17 @@ class EvaluationRunner:
             sync_corpus(engine.tenant(name), self.beir, self.on_progress)
             self._ingested_tenants.add(name)
         return name
+
+
+def _load_questions(set_name: str, options: EvaluationOptions) -> "QuestionSet":
+    """Return the questions of a file, or those that a person has accepted. Raises RequestError, DatabaseError."""
+    from kosmos_rag.evaluation.judging.questions import JUDGED, JudgedQuestions
+    from kosmos_rag.evaluation.offline import read_questions
+
+    if set_name != JUDGED or Path(set_name).exists():
+        return read_questions(Path(set_name))
+    with options.open_engine() as engine:
+        return JudgedQuestions(engine.tenant(options.tenant, collection=options.collection)).build_set()
 
 
 def load_evaluation(engine: "Engine", tenant_name: str, reference: str) -> "Evaluation":

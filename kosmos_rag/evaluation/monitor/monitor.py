@@ -8,13 +8,16 @@ import uuid
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 
 from kosmos_rag.core.errors import DatabaseUnavailable, IndexLocked, KosmosError
+from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.engine.engine import Engine
 from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.evaluation.judging.questions import JUDGED, JudgedQuestions
 from kosmos_rag.evaluation.monitor import isolation_canary
-from kosmos_rag.evaluation.monitor.labels import drop_gone_labels, find_stale_labels
+from kosmos_rag.evaluation.monitor.labels import StaleLabel, drop_gone_labels, find_stale_labels
 from kosmos_rag.evaluation.monitor.recall import Sample, measure_live_recall
 from kosmos_rag.evaluation.monitor.records import MonitorKind, MonitorRun, MonitorState
 from kosmos_rag.evaluation.monitor.store import MonitorStore
@@ -28,7 +31,7 @@ from kosmos_rag.evaluation.monitor.verdict import (
     judge_isolation,
     judge_recall,
 )
-from kosmos_rag.evaluation.offline.questions import QuestionSet, read_questions
+from kosmos_rag.evaluation.offline.questions import Question, QuestionSet, read_questions
 from kosmos_rag.evaluation.offline.runner import Plan, evaluate, for_evaluation
 from kosmos_rag.evaluation.settings import EvaluationSettings, MonitorSettings
 
@@ -197,9 +200,10 @@ class RecallMonitor:
     def _measure_answers(self, store: MonitorStore, tenant: Tenant, path: Path, report: Progress) -> MonitorRun:
         started = time.perf_counter()
         try:
-            question_set = read_questions(path)
+            judged = path == Path(JUDGED) and not path.exists()
+            question_set = JudgedQuestions(tenant).build_set() if judged else read_questions(path)
             answerable = question_set.part(question_set.name, lambda question: question.answerable)
-            stale = find_stale_labels(tenant, answerable.questions)
+            stale = self._find_stale_labels(tenant, answerable.questions)
             remaining = drop_gone_labels(answerable.questions, stale)
             report(f"evaluating {len(remaining)} questions of {question_set.name}")
             verdict = judge_answers({}, 0, {})
@@ -211,6 +215,7 @@ class RecallMonitor:
                     label="monitor",
                     settings=settings.model_copy(update={"evaluation": measures}),
                     collection=tenant.collection,
+                    open_reader=partial(self._open_reader, tenant),
                 )
                 evaluation = evaluate(tenant, QuestionSet(name=question_set.name, questions=remaining), plan)
                 verdict = judge_answers(evaluation.measures, evaluation.questions, section.alerts)
@@ -221,6 +226,22 @@ class RecallMonitor:
         milliseconds = round((time.perf_counter() - started) * 1000, 1)
         measurement = _Measurement(verdict=replace(verdict, figures=figures), milliseconds=milliseconds)
         return self._store(store, MonitorKind.QUESTIONS, measurement)
+
+    def _find_stale_labels(self, tenant: Tenant, questions: Sequence[Question]) -> list[StaleLabel]:
+        """Return the stale labels; those of a question with principals as its reader sees the documents."""
+        groups: dict[tuple[str, ...], list[Question]] = {}
+        for question in questions:
+            groups.setdefault(question.principals, []).append(question)
+        return [
+            label
+            for principals, group in groups.items()
+            for label in find_stale_labels(
+                self._open_reader(tenant, (EVERYONE, *principals)) if principals else tenant, group
+            )
+        ]
+
+    def _open_reader(self, tenant: Tenant, principals: tuple[str, ...]) -> Tenant:
+        return self._engine.tenant(tenant.name, principals=principals, collection=tenant.collection)
 
     def _check_isolation(
         self, report: Progress, is_due: Callable[[MonitorStore, MonitorKind], bool]

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import yaml
 
 from kosmos_rag.core.errors import RequestError, first_line
+from kosmos_rag.core.types import are_names
 
 
 class HasLocation(Protocol):
@@ -92,6 +93,8 @@ class Question:
     """Grades by source, in a set that judges documents; `locations` are ignored then."""
     checked: date | None = None
     """The day on which a person last compared the locations with the documents."""
+    principals: tuple[str, ...] = ()
+    """What its reader holds in addition to `everyone`; empty for the reader of the evaluation."""
 
     @property
     def grades(self) -> dict[str, int]:
@@ -138,14 +141,21 @@ class QuestionSet:
 
         Evaluations with equal hashes can be compared question by question.
         """
-        content = [asdict(question) for question in sorted(self.questions, key=lambda question: question.id)]
-        for entry in content:
-            del entry["checked"]
+        content = [_content(question) for question in sorted(self.questions, key=lambda question: question.id)]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
     def part(self, name: str, predicate: Callable[[Question], bool]) -> "QuestionSet":
         """Return the questions that satisfy the predicate, as a named set."""
         return QuestionSet(name=name, questions=tuple(filter(predicate, self.questions)))
+
+
+def _content(question: Question) -> dict[str, Any]:
+    """Return what the hash of a set is of: without principals that of earlier releases."""
+    content = asdict(question)
+    del content["checked"]
+    if not question.principals:
+        del content["principals"]
+    return content
 
 
 def hash_question(text: str) -> str:
@@ -193,8 +203,15 @@ def _question(entry: Mapping[str, Any], subject: str) -> Question:
             f"{subject} ({text!r}) must either name the location of its answer or have none: "
             "write `source: handbook.md` below it, or `answerable: false`"
         )
+    principals = entry.get("principals", [])
+    if not are_names(principals) or not all(principals):
+        raise RequestError(f"`principals` of {subject} are {principals!r}; write names, [department:hr]")
     return Question(
-        id=str(entry.get("id", hash_question(text))), text=text, locations=locations, checked=_day(entry, subject)
+        id=str(entry.get("id", hash_question(text))),
+        text=text,
+        locations=locations,
+        checked=_day(entry, subject),
+        principals=tuple(principals),
     )
 
 

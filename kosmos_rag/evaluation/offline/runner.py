@@ -93,6 +93,8 @@ class Plan:
     collection: str | None = None
     principals: tuple[str, ...] = (EVERYONE,)
     """Principals of the reader."""
+    open_reader: "Callable[[tuple[str, ...]], EvaluatedTenant] | None" = None
+    """Opens the tenant for a question with principals of its own; None where no question has some."""
 
 
 def for_evaluation(settings: Settings) -> Settings:
@@ -128,7 +130,8 @@ def evaluate(
     for number, question in enumerate(question_set.questions):
         if on_progress is not None:
             on_progress(number, len(question_set.questions), plan.label)
-        results.append(_evaluate_question(tenant, question, measured.depth, answers=plan.answers))
+        reader = _open_reader(tenant, question, plan)
+        results.append(_evaluate_question(reader, question, measured.depth, answers=plan.answers))
     seconds = time.perf_counter() - started
     by_question = compute_measures(measured.measures, results)
     results = [
@@ -154,6 +157,15 @@ def evaluate(
         seconds=round(seconds, 3),
         results=tuple(sorted(results, key=lambda result: result.question_id)),
     )
+
+
+def _open_reader(tenant: EvaluatedTenant, question: Question, plan: Plan) -> EvaluatedTenant:
+    """Return the tenant as the reader of a question sees it. Raises RequestError."""
+    if not question.principals:
+        return tenant
+    if plan.open_reader is None:
+        raise RequestError(f"the question {question.text!r} has principals, and this evaluation has one reader")
+    return plan.open_reader((EVERYONE, *question.principals))
 
 
 def _order(measures: Mapping[str, float], first: Sequence[str]) -> dict[str, float]:

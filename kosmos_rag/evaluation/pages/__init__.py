@@ -2,11 +2,11 @@
 
 from kosmos_rag.apps.http.toolkit.wing import HttpWing, PageLink
 from kosmos_rag.engine.api_keys import ADMIN, INGEST, OPERATE
-from kosmos_rag.evaluation.pages import evaluations, gaps, monitor
+from kosmos_rag.evaluation.pages import candidates, evaluations, gaps, monitor
 
 HTTP = HttpWing(
-    routers=(evaluations.router, monitor.router, gaps.router, gaps.pages),
-    examples=gaps.EXAMPLES,
+    routers=(evaluations.router, monitor.router, gaps.router, gaps.pages, candidates.router, candidates.pages),
+    examples=gaps.EXAMPLES | candidates.EXAMPLES,
     templates="kosmos_rag.evaluation.pages",
     links=(
         PageLink(path="/gaps", title="Gaps", scope=INGEST),

@@ -126,6 +126,29 @@ DELETE FROM kosmos.unanswered_questions u
  WHERE u.tenant_id = %(tenant_id)s
    AND (u.subject = %(subject)s OR u.principals && ARRAY[%(subject)s, 'user:' || %(subject)s])
 
+-- name: erase_subject_results
+-- Questions in evaluations that were judged by feedback of this reader alone. The measures stay.
+UPDATE kosmos.evaluation_results r
+   SET question = 'erased'
+ WHERE r.tenant_id = %(tenant_id)s
+   AND r.question_id IN (SELECT j.question_id
+                           FROM kosmos.judged_questions j
+                          WHERE j.tenant_id = %(tenant_id)s AND j.subjects = ARRAY[%(subject)s])
+
+-- name: erase_subject_judgements
+DELETE FROM kosmos.judged_questions j
+ WHERE j.tenant_id = %(tenant_id)s AND j.subjects = ARRAY[%(subject)s]
+
+-- name: erase_subject_of_judgements
+-- Other readers have asked the question too.
+UPDATE kosmos.judged_questions j
+   SET subjects = array_remove(j.subjects, %(subject)s), judge = nullif(j.judge, %(subject)s)
+ WHERE j.tenant_id = %(tenant_id)s AND (%(subject)s = ANY (j.subjects) OR j.judge = %(subject)s)
+
+-- name: erase_judged_documents
+DELETE FROM kosmos.judged_questions j
+ WHERE j.tenant_id = %(tenant_id)s AND (j.source = ANY (%(sources)s::text[]) OR j.source LIKE %(pattern)s)
+
 -- name: erase_subject_jobs
 -- A job of an upload names the key that is charged; the collection is charged without it.
 UPDATE kosmos.jobs j

@@ -233,7 +233,10 @@ FOREIGN = [
     ("POST", "/v1/webhooks/{subscriber}/rotate"),
     ("GET", "/v1/webhooks/{subscriber}/dead-letters"),
     ("POST", "/v1/webhooks/{subscriber}/redeliver"),
+    ("POST", "/v1/judged-questions/{candidate}"),
 ]
+OF_TENANT = ("{job}", "/files/{file", "{candidate}")
+"""What an administrator of the tenant sees, whoever made it."""
 BODIES: dict[str, dict[str, Any]] = {
     "{collection}/preset": {"preset": "corporate"},
     "{document}": {"metadata": {"year": 1}},
@@ -243,6 +246,7 @@ BODIES: dict[str, dict[str, Any]] = {
     "{file}": {"attributes": {}},
     "{subscriber}/resume": {"skip": True},
     "{subscriber}/redeliver": {},
+    "{candidate}": {"judgement": "accepted"},
     "{store}/file_batches": {"file_ids": [f"file-{'0' * 32}"]},
 }
 """Of requests that change or search, by the end of their paths."""
@@ -251,7 +255,9 @@ BODIES: dict[str, dict[str, Any]] = {
 def test_routes__tell_absent_and_foreign_things_apart_for_nobody(running: Running) -> None:
     acme = running.service.engine.sync_engine.tenant("acme", collection="secret")
     acme.ingest([SourceDocument(source="a", data=b"A secret of Acme.", acl=("department:board",))])
-    (info,) = running.service.engine.sync_engine.tenant("acme", principals=["department:board"]).documents()
+    board = running.service.engine.sync_engine.tenant("acme", principals=["department:board"], subject="carla")
+    (info,) = board.documents()
+    board.feedback("up", question="secret", chunk_id=board.search("secret").hits[0].chunk_id)
     job = acme.jobs.enqueue(SourceDocument(source="b", data=b"Another."))
     stored = _store_file(running)
     foreign = {"document": str(info.id), "job": str(job), "collection": "secret", "store": "secret", "file": stored}
@@ -259,12 +265,19 @@ def test_routes__tell_absent_and_foreign_things_apart_for_nobody(running: Runnin
     foreign["subscriber"], absent["subscriber"] = "secret", "nothing"
     foreign["batch"] = absent["batch"] = f"vsfb_{uuid.uuid4().hex}"
     absent["file"] = f"file-{uuid.uuid4().hex}"
+    with running.client(scope="admin") as client:
+        foreign["candidate"] = client.get("/v1/judged-questions").json()["candidates"][0]["id"]
+    absent["candidate"] = str(uuid.uuid4())
     strangers: list[tuple[dict[str, Any], list[tuple[str, str]]]] = [
         ({"tenant": "globex", "scope": "admin"}, FOREIGN),
-        # Jobs belong to the tenant: who may ingest sees them all. An administrator sees all stored files.
+        # Jobs belong to the tenant: who may ingest sees them all. An administrator sees all files and candidates.
         (
             {"sub": "berta", "scope": "admin"},
-            [entry for entry in FOREIGN if "{job}" not in entry[1] and "/files/{file" not in entry[1]],
+            [
+                entry
+                for entry in FOREIGN
+                if not any(name in entry[1] for name in ("{job}", "/files/{file", "{candidate}"))
+            ],
         ),
         (
             {"sub": "berta", "scope": "read ingest"},
@@ -299,6 +312,7 @@ def test_foreign_ids__cover_every_route_with_an_id(running: Running) -> None:
     with_ids.remove(("GET", f"{OPENAI}/models/{{model}}"))  # of the service, not of a tenant
     names = {"document": "document_id", "job": "job_id", "collection": "name"}
     names |= {"subscriber": "name", "store": "vector_store_id", "file": "file_id", "batch": "batch_id"}
+    names |= {"candidate": "candidate_id"}
     tried = {(method, path.format(**{k: f"{{{v}}}" for k, v in names.items()})) for method, path in FOREIGN}
     assert tried == with_ids
 

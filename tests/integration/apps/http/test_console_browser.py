@@ -64,6 +64,7 @@ PAGES = (
     "/access?reader=anna",
     "/gaps",
     "/evaluations",
+    "/evaluations/questions",
     "/monitor",
     "/usage",
     "/health",

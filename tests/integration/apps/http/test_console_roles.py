@@ -53,6 +53,8 @@ SCOPES = {
 SCOPES_OF_WINGS = {
     "GET /gaps": INGEST,
     "GET /evaluations": ADMIN,
+    "GET /evaluations/questions": ADMIN,
+    "POST /evaluations/questions/{candidate_id}": ADMIN,
     "GET /monitor": OPERATE,
     "GET /usage": OPERATE,
     "GET /usage.csv": OPERATE,
