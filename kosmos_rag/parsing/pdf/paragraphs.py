@@ -202,12 +202,25 @@ class _PageBuilder:
         if above.style != line.style and not self._same_text(above, line):
             return True
         if self._is_apart(above, line):
-            return True
+            return not self._is_spaced(above, line)
         if _NUMBERED.match(line.text) and (line.bold or self._metrics.is_larger(line)):
             return True
         if not _SENTENCE_END.search(above.text):
             return False
         return self._is_indented(above, line, below) or self._is_cut_short(above, line)
+
+    def _is_spaced(self, above: Line, line: Line) -> bool:
+        """Return whether a sentence continues below a wide space, as in text with other spaces than most."""
+        distance = line_distance(above, line)
+        before = self._text.lines[-2:-1] if self._text else []
+        is_even = any(abs(line_distance(other, above) - distance) < 0.05 * distance for other in before)
+        return (
+            0 < distance < 2 * self._metrics.distance
+            and (is_even or (line.text[0].isalpha() and not line.text[0].isupper()))
+            and not _SENTENCE_END.search(above.text)
+            and len(above.text) >= PROSE_LETTERS
+            and self._reaches_edge(above)
+        )
 
     def _same_text(self, above: Line, line: Line) -> bool:
         """Return whether a change of style is within a sentence.

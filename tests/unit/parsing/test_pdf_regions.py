@@ -325,3 +325,23 @@ def test_parse_pdf__a_blank_form_is_read_box_by_box_and_is_no_table() -> None:
     parsed = page.parse()
     assert parsed.tables == ()
     assert parsed.text.split() == " ".join(text for texts in labels for text in texts).split()
+
+
+def test_parse_pdf__a_sentence_in_widely_spaced_lines_is_one_paragraph() -> None:
+    page = Page()
+    tight = [
+        "All visitors sign the book at the door of the",
+        "house and wear a badge until they leave it on",
+        "the road.",
+    ]
+    page.lines(50, 60, *tight, *tight, *tight, leading=12)
+    spaced = [
+        "The archive of the office moves in autumn, and",
+        "it takes all of its boxes to the new house of",
+        "Ada Ltd. in Linz.",
+    ]
+    page.lines(50, 200, *spaced, leading=20)
+    page.lines(50, 262, "Visits", "Friday", leading=20)
+    paragraphs = page.parse().text.split("\n\n")
+    assert squeeze(paragraphs[-3]) == " ".join(spaced)
+    assert paragraphs[-2:] == ["Visits", "Friday"]
