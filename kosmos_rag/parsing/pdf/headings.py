@@ -27,9 +27,14 @@ _DATE = re.compile(
 )
 _REMARK = re.compile(r"\([^()]*\)|(?:page|p\.|seite)\s+\d+(?:\s+\w+\s+\d+)?", re.IGNORECASE)
 """A text in brackets; the number of a page."""
+_LABEL = re.compile(r"[a-z] [A-Z]|[^\W\d_A-Z][^A-Z:]*:")
+"""Begins a line of a form: a letter as its number, or words in small letters with a colon."""
+_ADDRESS = re.compile(r"(?:https?://|www\.)\S+")
 _POINT = re.compile(r"\d{1,2}\.\s")
-_LETTERS = re.compile(r"(?:\W*\b[a-z\d]{1,2}\b){1,3}\W*", re.IGNORECASE | re.ASCII)
-"""Labels of a drawing; a title of more letters may be spaced."""
+_LETTERS = re.compile(
+    r"(?:(?=.*\b[a-z\d]{2}\b)(?:\W*\b[a-z\d]{1,2}\b)+|(?:\W*\b[a-z\d]{1,2}\b){1,3})\W*", re.IGNORECASE | re.ASCII
+)
+"""Labels of a drawing; a title of more single letters may be spaced."""
 _SENTENCE_END = (".", ",", "。", "、")
 
 
@@ -131,6 +136,8 @@ def _title(paragraph: Paragraph) -> str | None:
         len(title) > _MAX_CHARS
         or sum(map(str.isalpha, title)) < 2
         or title.endswith(_SENTENCE_END)
+        or _LABEL.match(title)
+        or _ADDRESS.fullmatch(title)
         or any(line.is_label for line in paragraph.lines)
         or _ITEM.match(title)
         or _REMARK.fullmatch(title)

@@ -135,7 +135,7 @@ class Grid:
         )
 
     def read_form(self, runs: Sequence[Run]) -> list[Line]:
-        """Return the lines of a blank form, box by box; none where the boxes are no form.
+        """Return the lines of a blank form, box by box; none for other boxes.
 
         In one, most rows have room to write below the text of each of their boxes.
         """

@@ -210,7 +210,7 @@ class _PageBuilder:
         return self._is_indented(above, line, below) or self._is_cut_short(above, line)
 
     def _is_spaced(self, above: Line, line: Line) -> bool:
-        """Return whether a sentence continues below a wide space, as in text with other spaces than most."""
+        """Return whether a sentence continues below a space that is wider than the usual one."""
         distance = line_distance(above, line)
         before = self._text.lines[-2:-1] if self._text else []
         is_even = any(abs(line_distance(other, above) - distance) < 0.05 * distance for other in before)

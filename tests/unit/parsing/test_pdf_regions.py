@@ -345,3 +345,19 @@ def test_parse_pdf__a_sentence_in_widely_spaced_lines_is_one_paragraph() -> None
     paragraphs = page.parse().text.split("\n\n")
     assert squeeze(paragraphs[-3]) == " ".join(spaced)
     assert paragraphs[-2:] == ["Visits", "Friday"]
+
+
+def test_parse_pdf__labels_addresses_and_single_letters_are_no_headings() -> None:
+    page = Page()
+    titles = [
+        "Invoice",
+        "https://example.org/help",
+        "employer:",
+        "name of the bank: Ada",
+        "b If you have a child",
+        "C NL U",
+    ]
+    for number, title in enumerate([*titles, "U X NL C C NL", "heading level 10", "S T A F F"]):
+        page.text(50, 60 + 60 * number, title, size=14)
+        page.lines(50, 80 + 60 * number, f"Item {number} is sold by the house of Linz in boxes of", "ten or twenty.")
+    assert [heading.title for heading in page.parse().headings] == ["Invoice", "heading level 10", "S T A F F"]
