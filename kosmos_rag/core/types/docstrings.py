@@ -3,9 +3,12 @@
 This module does not import pydantic: the processes that parse do without it.
 """
 
-import ast
 import inspect
-import textwrap
+import linecache
+import re
+import sys
+import tokenize
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -39,20 +42,34 @@ class Described:
 def field_docstrings(kind: type) -> dict[str, str]:
     """Return the docstrings of a class's fields by name.
 
-    Python keeps them in the source alone; where that is missing there are none.
+    Python keeps them in the source alone; where that is missing there are none. The source is read by tokens: Python
+    before 3.11.8 fails where two threads build syntax trees at once, and a traceback in a log needs one.
     """
-    try:
-        source = inspect.getsource(kind)
-    except OSError:
+    lines = linecache.getlines(sys.modules[kind.__module__].__file__ or "")
+    first = next((number for number, line in enumerate(lines) if re.match(rf"class {kind.__name__}\b", line)), None)
+    if first is None:
         return {}
-    (definition,) = ast.parse(textwrap.dedent(source)).body
-    assert isinstance(definition, ast.ClassDef)
     return {
-        field.target.id: inspect.cleandoc(text.value.value)
-        for field, text in pairwise(definition.body)
-        if isinstance(field, ast.AnnAssign)
-        and isinstance(field.target, ast.Name)
-        and isinstance(text, ast.Expr)
-        and isinstance(text.value, ast.Constant)
-        and isinstance(text.value.value, str)
+        field[0].string: inspect.cleandoc(text[0].string.removeprefix('"""').removesuffix('"""'))
+        for field, text in pairwise(_read_statements(lines[first:]))
+        if [token.type for token in field[:2]] == [tokenize.NAME, tokenize.OP]
+        and field[1].string == ":"
+        and [token.type for token in text] == [tokenize.STRING]
     }
+
+
+def _read_statements(lines: Sequence[str]) -> Iterator[list[tokenize.TokenInfo]]:
+    """Yield the tokens of each statement of the class that the lines begin with."""
+    statement: list[tokenize.TokenInfo] = []
+    depth = 0
+    for token in tokenize.generate_tokens(iter(lines).__next__):
+        if token.type in {tokenize.INDENT, tokenize.DEDENT}:
+            depth += 1 if token.type == tokenize.INDENT else -1
+            if depth == 0:
+                return
+        elif token.type == tokenize.NEWLINE:
+            if depth == 1:
+                yield statement
+            statement = []
+        elif token.type not in {tokenize.NL, tokenize.COMMENT}:
+            statement.append(token)
