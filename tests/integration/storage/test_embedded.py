@@ -203,6 +203,32 @@ def test_start__waits_for_a_recovery_that_takes_longer_than_the_package_waits(
     _leave(first)
 
 
+def test_start__waits_for_a_server_that_is_not_ready_after_the_package_waited(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next start joins the server, and the package asserts that it is ready."""
+    first = _user(tmp_path / "data")
+    assert _ready(first)
+    package = embedded._package().postgres_server
+    read, statuses = package.PostmasterInfo.read_from_pgdata, ["starting", "starting"]
+
+    def read_late(folder: Path) -> Any:
+        info = read(folder)
+        if info is not None and statuses:
+            info.status = statuses.pop()
+        return info
+
+    def wait_in_vain(*_arguments: Any, **_settings: Any) -> Any:
+        raise subprocess.TimeoutExpired("pg_ctl", 10)
+
+    server = embedded._package().get_server(tmp_path / "data", cleanup_mode="stop", start=False)
+    monkeypatch.setattr(package.PostmasterInfo, "read_from_pgdata", read_late)
+    monkeypatch.setattr(package, "pgexec", wait_in_vain)
+    embedded._wait_for_recovery(server, time.monotonic() + 30)
+    assert statuses == []
+    _leave(first)
+
+
 def test_pidfile__of_another_program_is_no_server(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     user = _user(folder)
