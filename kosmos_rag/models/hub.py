@@ -1,6 +1,7 @@
 """Locate model files: pip package, folder, or Hugging Face hub."""
 
 from pathlib import Path
+from typing import Any
 
 from kosmos_rag.core.config import ModelsSettings
 from kosmos_rag.core.errors import ModelUnavailable
@@ -38,6 +39,13 @@ def silence_loading() -> None:
     from transformers.utils import logging
 
     logging.disable_progress_bar()
+
+
+def set_precision(model: Any, models: ModelsSettings) -> Any:
+    """Return a model of PyTorch with its numbers as `models.dtype` has them."""
+    import torch
+
+    return model.to(dtype=getattr(torch, models.torch_dtype))
 
 
 def is_cached(name: str, cache_dir: Path | None) -> bool:

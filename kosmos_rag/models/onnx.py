@@ -56,7 +56,8 @@ def choose_backend(models: ModelsSettings) -> Literal["torch", "onnx"]:
     `auto` is ONNX Runtime on a CPU where it is installed, otherwise PyTorch (docs/decisions/0038).
     """
     if models.backend == "auto":
-        return "onnx" if models.device == "cpu" and _is_installed() else "torch"
+        is_exact = models.torch_dtype == "float32"
+        return "onnx" if models.device == "cpu" and is_exact and _is_installed() else "torch"
     return models.backend
 
 

@@ -110,9 +110,9 @@ class OnnxModel:
         def pool(hidden: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.float32]:
             pooled = hidden[:, 0] if self._description.pooling == "cls" else _mean(hidden, mask)
             if self._description.normalize:
-                pooled = _scale(pooled)
+                pooled = scale(pooled)
             pooled = pooled[:, :dimensions]
-            return _scale(pooled) if normalize else pooled
+            return scale(pooled) if normalize else pooled
 
         return self._run(texts, batch_size, pool)
 
@@ -202,7 +202,7 @@ def _mean(hidden: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.fl
     return pooled
 
 
-def _scale(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
+def scale(vectors: NDArray[np.float32]) -> NDArray[np.float32]:
     """Scale vectors to length one, as PyTorch does: one of zeros stays."""
     scaled: NDArray[np.float32] = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
     return scaled

@@ -134,7 +134,9 @@ class _EmbeddingModelSettings(Section):
         "halfvec index.",
     )
     batch_size: Count = Field(
-        default=32, description="Texts of a forward pass, or of a request to the server; more texts take more memory."
+        default=32,
+        description="Texts of a forward pass on a CPU, or of a request to the server; a GPU reads 32,768 tokens at "
+        "once.",
     )
     normalize: Switch = Field(
         default=True, description="Scale vectors to length one, so that inner product is cosine similarity."

@@ -129,6 +129,11 @@ class ModelsSettings(Section):
     device: str = Field(
         default="cpu", min_length=1, description="Device of the models as torch names it: cpu, cuda, mps."
     )
+    dtype: Literal["auto", "float32", "float16", "bfloat16"] = Field(
+        default="auto",
+        description="Numbers of the models on torch: auto is float16 on cuda, else float32; bfloat16 for a model that "
+        "overflows float16.",
+    )
     cache_dir: Folder | None = Field(
         default=None,
         description="Folder of downloaded and exported models; null is the usual cache folders.",
@@ -140,7 +145,22 @@ class ModelsSettings(Section):
         if self.backend == "onnx" and self.device != "cpu":
             remedy = "onnx runs on the CPU here: set backend to torch, or device to cpu"
             refuse(self, [Conflict(("backend", "device"), remedy)])
+        if self.backend == "onnx" and self.dtype not in ("auto", "float32"):
+            remedy = "onnx computes in float32 here: set backend to torch, or dtype to auto"
+            refuse(self, [Conflict(("backend", "dtype"), remedy)])
         return self
+
+    @property
+    def torch_dtype(self) -> Literal["float32", "float16", "bfloat16"]:
+        """The numbers of a model on torch. A CPU computes float32 fastest."""
+        if self.dtype != "auto":
+            return self.dtype
+        return "float16" if self.is_on_cuda else "float32"
+
+    @property
+    def is_on_cuda(self) -> bool:
+        """Whether the device is a GPU of CUDA: `cuda`, `cuda:1`."""
+        return self.device.split(":")[0] == "cuda"
 
     @property
     def resolved_cache_dir(self) -> Path:

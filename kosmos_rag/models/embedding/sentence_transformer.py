@@ -14,9 +14,9 @@ from kosmos_rag.core.errors import ConfigError, ModelError, ModelUnavailable, fi
 from kosmos_rag.core.protocols import Tokenizer, Vectors
 from kosmos_rag.core.telemetry import genai, usage
 from kosmos_rag.models.embedding.tokenizer import FastTokenizer
-from kosmos_rag.models.hub import LOCAL_ALTERNATIVE, resolve, silence_loading
+from kosmos_rag.models.hub import LOCAL_ALTERNATIVE, resolve, set_precision, silence_loading
 from kosmos_rag.models.onnx import hub_options, load_onnx, require_runtime
-from kosmos_rag.models.onnx_session import OnnxModel
+from kosmos_rag.models.onnx_session import OnnxModel, scale
 from kosmos_rag.models.packaged import MINILM_INT8, load_int8
 
 _PROVIDER = "sentence_transformers"
@@ -46,30 +46,63 @@ class EncoderModel(Protocol):
         """
 
 
-class _TorchModel:
-    """A model of sentence-transformers."""
+_CPU_BATCH_TOKENS = 2048
+"""Tokens of a batch, padding included. On a CPU, larger batches are not faster."""
+_GPU_BATCH_TOKENS = 2**15
+"""Tokens of a batch on a GPU: about 300 chunks, which one with 16 GB of memory holds."""
+
+
+class TorchModel:
+    """A model of sentence-transformers on PyTorch."""
 
     def __init__(self, model: Any) -> None:
+        """Take a loaded model, on its device and in its precision."""
         self._model = model
         self.max_tokens = int(model.max_seq_length) - int(model.tokenizer.num_special_tokens_to_add())
+        self._is_on_cpu = model.device.type == "cpu"
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
+        """The model's own tokenizer, without truncation."""
         return FastTokenizer.from_transformers(self._model.tokenizer)
 
     def encode(
         self, texts: list[str], *, batch_size: int, dimensions: int | None, normalize: bool
     ) -> tuple[Vectors, int]:
-        vectors: Vectors = self._model.encode(
-            texts,
-            batch_size=batch_size,
-            truncate_dim=dimensions,  # of vectors before they are normalised
-            normalize_embeddings=normalize,
-            convert_to_numpy=True,
-            show_progress_bar=False,
-        )
+        """Embed texts, as `EncoderModel` describes it.
+
+        The vectors of all batches are copied from the device at once: a GPU computes one batch while the next one is
+        tokenised.
+
+        Args:
+            texts: Texts to embed.
+            batch_size: Most texts in one batch on a CPU; on a GPU its tokens are the limit.
+            dimensions: Length to which vectors are cut off; None for the model's own.
+            normalize: Whether vectors are scaled to length one.
+        """
+        import torch
+
         special = int(self._model.max_seq_length) - self.max_tokens
-        return vectors, sum(min(count, self.max_tokens) + special for count in self.tokenizer.count(texts))
+        counts = [min(count, self.max_tokens) + special for count in self.tokenizer.count(texts)]
+        order = sorted(range(len(texts)), key=lambda place: -counts[place])
+        most, tokens = (batch_size, _CPU_BATCH_TOKENS) if self._is_on_cpu else (len(texts), _GPU_BATCH_TOKENS)
+        parts, start = [], 0
+        while start < len(order):
+            batch = order[start : start + max(1, min(most, tokens // counts[order[start]]))]
+            start += len(batch)
+            part = self._model.encode(
+                [texts[place] for place in batch],
+                batch_size=len(batch),
+                truncate_dim=dimensions,
+                convert_to_tensor=True,
+                show_progress_bar=False,
+            )
+            parts.append(part)
+        # Scaled here: half precision leaves the length one by up to a thousandth.
+        by_length = torch.cat(parts).float().cpu().numpy()
+        vectors = np.empty_like(by_length)
+        vectors[order] = scale(by_length) if normalize else by_length
+        return vectors, sum(counts)
 
 
 class SentenceTransformerEmbedder:
@@ -143,7 +176,8 @@ class SentenceTransformerEmbedder:
         usage.record(usage.Quantity.EMBEDDED_TOKENS, tokens, self.name)
         vectors = np.ascontiguousarray(vectors, dtype=np.float32)
         if not np.isfinite(vectors).all():
-            raise ModelError(f"model {self.name} returned vectors that are not finite; choose another backend or model")
+            remedy = "choose another backend or model, or bfloat16 or float32 as models.dtype"
+            raise ModelError(f"model {self.name} returned vectors that are not finite; {remedy}")
         return vectors
 
     def _model(self) -> EncoderModel:
@@ -174,11 +208,12 @@ class SentenceTransformerEmbedder:
             return load_int8()
         location = resolve(self.name, self._models)
         if (model := load_onnx("SentenceTransformer", location, self._models)) is not None:
-            return model if isinstance(model, OnnxModel) else _TorchModel(model)
+            return model if isinstance(model, OnnxModel) else TorchModel(model)
         from sentence_transformers import SentenceTransformer
 
         silence_loading()
-        return _TorchModel(SentenceTransformer(location, device=self._models.device, **hub_options(self._models)))
+        model = SentenceTransformer(location, device=self._models.device, **hub_options(self._models))
+        return TorchModel(set_precision(model, self._models))
 
     def _check_dimensions(self, model: EncoderModel) -> None:
         # This first encoding sets truncation and padding on the tokenizer: from then on threads only read it.

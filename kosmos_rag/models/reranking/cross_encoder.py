@@ -9,7 +9,7 @@ import numpy as np
 
 from kosmos_rag.core.config import ModelsSettings, RerankingSettings
 from kosmos_rag.core.errors import ModelError, ModelUnavailable, first_line
-from kosmos_rag.models.hub import resolve
+from kosmos_rag.models.hub import resolve, set_precision
 from kosmos_rag.models.onnx import hub_options, load_onnx, require_runtime
 from kosmos_rag.models.onnx_session import OnnxModel
 
@@ -106,7 +106,8 @@ class CrossEncoderReranker:
             return model
         from sentence_transformers import CrossEncoder
 
-        return CrossEncoder(location, device=self._models.device, **hub_options(self._models))
+        model = CrossEncoder(location, device=self._models.device, **hub_options(self._models))
+        return set_precision(model, self._models)
 
 
 def _identity(logits: Any) -> Any:

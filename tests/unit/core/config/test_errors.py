@@ -234,7 +234,7 @@ def test_dimensions__of_an_unknown_model_are_believed() -> None:
         ("rga: {}", "rga (file rag-config.yaml) is not a key of the configuration: did you mean rag?"),
         ("rag: {retreival: {}}", "did you mean rag.retrieval?"),
         ("rag: {max_tokens: 5}", "did you mean rag.context.max_tokens?"),
-        ("models: {zzz: 1}", "known here are backend, device, cache_dir, offline"),
+        ("models: {zzz: 1}", "known here are backend, device, dtype, cache_dir, offline"),
         ("models: {1: 1}", "models.1 (file rag-config.yaml) is not a key"),
         ("models: {? [a, b] : 1}", "rag-config.yaml, line 1: "),
         ("models: cpu", 'models is "cpu" (file rag-config.yaml): it must be a mapping of backend, device'),

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from kosmos_rag import Settings
 from kosmos_rag.core.config import ModelsSettings
 from kosmos_rag.core.errors import ConfigError, ModelUnavailable
-from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
+from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder, TorchModel
 from kosmos_rag.models.embedding.space import check_compatible, describe_space
 from kosmos_rag.models.onnx import require_runtime
 from kosmos_rag.models.onnx_session import OnnxModel
@@ -81,6 +81,59 @@ def test_onnx__gives_the_same_vectors(minilm: SentenceTransformerEmbedder) -> No
 
 
 @pytest.mark.model
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_precision__gives_nearly_the_same_vectors(dtype: str, minilm: SentenceTransformerEmbedder) -> None:
+    half = _embedder(**{"models.dtype": dtype})
+    vectors, expected = half.embed(TEXTS), minilm.embed(TEXTS)
+    model = half._model()
+    assert isinstance(model, TorchModel)
+    assert str(next(model._model.parameters()).dtype) == f"torch.{dtype}"
+    assert (vectors * expected).sum(axis=1).min() >= 0.999
+    assert np.linalg.norm(vectors, axis=1) == pytest.approx(np.ones(4), abs=1e-5)
+    owner = tenant("acme")
+    check_compatible(
+        describe_space(owner.id, minilm, normalized=True), describe_space(owner.id, half, normalized=True), owner.name
+    )
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype"), [("cpu", "float32"), ("cuda", "float16"), ("cuda:1", "float16"), ("mps", "float32")]
+)
+def test_dtype__follows_the_device(device: str, dtype: str) -> None:
+    assert ModelsSettings(device=device).torch_dtype == dtype
+    assert ModelsSettings(device=device, dtype="bfloat16").torch_dtype == "bfloat16"
+
+
+def test_dtype__that_onnx_runtime_does_not_compute_is_refused() -> None:
+    with pytest.raises(ConfigError, match="set backend to torch, or dtype to auto"):
+        Settings.load(overrides={"models.backend": "onnx", "models.dtype": "float16"})
+
+
+@pytest.mark.model
+def test_torch__limits_the_tokens_of_a_batch() -> None:
+    embedder = _embedder(**{"models.backend": "torch"})
+    model = embedder._model()
+    assert isinstance(model, TorchModel)
+    texts = ["word " * 1000, *(f"word {number}" for number in range(40))] * 3
+    expected = embedder.embed(texts)
+    sizes = []
+
+    def record(batch: list[str], **options: Any) -> Any:
+        sizes.append((len(batch), max(model.tokenizer.count(batch))))
+        return encode(batch, **options)
+
+    encode = model._model.encode
+    with patch.object(model._model, "encode", record):
+        assert embedder.embed(texts) == pytest.approx(expected, abs=1e-6)
+        assert max(count * min(tokens + 2, 256) for count, tokens in sizes) <= 2048
+        assert max(count for count, _ in sizes) == 32
+        sizes.clear()
+        with patch.object(model, "_is_on_cpu", False):  # a GPU takes all of them at once
+            assert embedder.embed(texts) == pytest.approx(expected, abs=1e-5)
+    assert [count for count, _ in sizes] == [123]
+
+
+@pytest.mark.model
 def test_onnx__limits_the_tokens_of_a_batch(minilm: SentenceTransformerEmbedder) -> None:
     model = minilm._model()
     assert isinstance(model, OnnxModel)
@@ -134,8 +187,8 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     [
         (("mean",), "OnnxModel"),
         (("cls", "normalize"), "OnnxModel"),
-        (("max",), "_TorchModel"),
-        (("mean", "dense"), "_TorchModel"),
+        (("max",), "TorchModel"),
+        (("mean", "dense"), "TorchModel"),
     ],
     ids=["mean", "cls", "max", "dense"],
 )
