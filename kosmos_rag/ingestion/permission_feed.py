@@ -26,7 +26,7 @@ from kosmos_rag.ingestion.sources.spec import (
     RclonePermissions,
     SqlPermissions,
 )
-from kosmos_rag.ingestion.sources.sql import ROWS_AT_ONCE, connect, escape_colons, read_only_engine
+from kosmos_rag.ingestion.sources.sql_connection import ROWS_AT_ONCE, connect, escape_colons, read_only_engine
 
 MAX_LINE_BYTES = 16 * 1024 * 1024
 """Longest line of a feed: a million principals of one container do not come by accident."""

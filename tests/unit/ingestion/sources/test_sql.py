@@ -11,7 +11,7 @@ import pytest
 
 from kosmos_rag.core.errors import SourceError
 from kosmos_rag.ingestion.sources.listing import Source
-from kosmos_rag.ingestion.sources.sql import connect
+from kosmos_rag.ingestion.sources.sql_connection import connect
 
 Run = Callable[[str], None]
 
