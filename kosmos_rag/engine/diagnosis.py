@@ -6,11 +6,12 @@ Each failed check has a remedy.
 import importlib.metadata
 import shutil
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psycopg
 
@@ -19,6 +20,8 @@ from kosmos_rag.core.errors import ConfigError, DatabaseError, KosmosError, Mode
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.engine.job_kinds import NO_WINGS, WingJobs
 from kosmos_rag.ingestion.permissions import list_unreadable
+from kosmos_rag.ingestion.sources.listing import ChangeSource
+from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.models.catalogue import find_listed
 from kosmos_rag.models.configured import ConfiguredModel, list_configured_models
 from kosmos_rag.models.download import require_local_models
@@ -37,6 +40,8 @@ from kosmos_rag.storage.replicas import ReplicaPool
 from kosmos_rag.storage.tenants import tenant as tenant_ref
 
 _MIN_FREE_BYTES = 1024**3
+_UNREAD_S = 600.0
+"""Age of changes that no worker has read, from which on there is a warning."""
 _PAIRS = 20
 """Pairs of near-duplicates that are named."""
 
@@ -91,6 +96,7 @@ def _database(settings: Settings, tenant: str | None, wings: WingJobs) -> Iterat
         yield _run_check("worker", lambda: _worker(database, settings))
         yield from _warn_of_tenants(database, settings, kinds.PERMISSIONS, _list_unreadable)
         yield from _refused_sources(database, settings)
+        yield from _unread_changes(database, settings)
         for kind in wings.kinds:
             if kind.list_warnings is not None:
                 yield from _warn_of_tenants(database, settings, kind.name, kind.list_warnings)
@@ -169,6 +175,32 @@ def _refused_sources(database: Database, settings: Settings) -> Iterator[Check]:
                 yield Check(name=f"tenant {owner.name}", ok=False, detail=detail)
     except KosmosError as error:
         yield Check(name="sources", ok=False, detail=" ".join(str(error).split()))
+
+
+def _unread_changes(database: Database, settings: Settings) -> Iterator[Check]:
+    """Name the sources whose changes no worker reads."""
+    try:
+        for owner, _, _, payload in Queue.open(database, settings.worker).list_followed_syncs():
+            yield from _check_backlog(f"tenant {owner.name}", payload["spec"], settings)
+    except KosmosError as error:
+        yield Check(name="changes of sources", ok=False, detail=" ".join(str(error).split()))
+
+
+def _check_backlog(name: str, spec: Mapping[str, Any], settings: Settings) -> Iterator[Check]:
+    source_name = spec.get("name")
+    remedy = "start kosmos-rag worker where the variables of the source are set"
+    try:
+        source = create_source(spec, settings.ingestion)
+        backlog = source.measure_backlog() if isinstance(source, ChangeSource) else None
+    except KosmosError as error:
+        yield Check(name=name, ok=False, detail=" ".join(f"changes of source {source_name}: {error}".split()))
+        return
+    if backlog is not None and backlog.is_full:
+        detail = f"the outbox of source {source_name} is full, and the next pass compares all documents; {remedy}"
+        yield Check(name=name, ok=False, detail=detail)
+    elif backlog is not None and backlog.oldest_s > _UNREAD_S:
+        age = f"no worker has read the outbox of source {source_name} for {backlog.oldest_s / 60:.0f} minutes"
+        yield Check(name=name, ok=False, detail=f"{age}, and it grows; {remedy}")
 
 
 def _list_unreadable(connection: psycopg.Connection, tenant_id: uuid.UUID, _: Settings) -> Iterator[str]:

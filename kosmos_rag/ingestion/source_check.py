@@ -68,7 +68,8 @@ def check_source(spec: Mapping[str, Any], settings: IngestionSettings) -> Source
         documents += 1
         if len(examples) < MAX_EXAMPLES:
             examples.append(entry.source)
-        principals = acl if acls is None else acls.get(entry.source, ())
+        principals = entry.readers if entry.readers is not None else acl
+        principals = principals if acls is None else acls.get(entry.source, ())
         readers.update(principals)
         if not principals:
             unreadable += 1

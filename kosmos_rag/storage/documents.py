@@ -10,7 +10,8 @@ from psycopg.types.json import Jsonb
 from kosmos_rag.core.types import EventType, Note
 from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.filter_terms import replace_filter_terms
-from kosmos_rag.storage.lexical_statistics import LexicalCounts, RemovedCounts, lock_collection, update_statistics
+from kosmos_rag.storage.lexical_statistics import Acl, LexicalCounts, RemovedCounts, lock_collection, update_statistics
+from kosmos_rag.storage.permissions import find_other_acls, write_acls
 from kosmos_rag.storage.sql import statement
 
 
@@ -30,6 +31,16 @@ class StoredDocuments:
         """Return the stored etags of documents by source; None where the source gave none."""
         values = {"tenant_id": self._tenant_id, "document_ids": list(document_ids)}
         return dict(self._connection.execute(statement("source_etags"), values).fetchall())
+
+    def find_other_acls(self, acls: Mapping[uuid.UUID, Acl]) -> list[uuid.UUID]:
+        """Return the documents whose acl is not this one; nothing is locked."""
+        return find_other_acls(self._connection, self._tenant_id, acls)
+
+    def write_acls(
+        self, acls: Mapping[uuid.UUID, Acl], *, collection: str, only_narrow: bool, events: EventBuffer
+    ) -> int:
+        """Give documents the readers that their source has. Args and result: see `permissions.write_acls`."""
+        return write_acls(self._connection, self._tenant_id, collection, acls, only_narrow=only_narrow, events=events)
 
     def update_etags(self, etags: Mapping[uuid.UUID, str], *, collection: str) -> None:
         """Set the source etags of documents with unchanged content.

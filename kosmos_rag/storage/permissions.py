@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import LiteralString, Self
+from typing import Any, LiteralString, Self
 
 import psycopg
 
@@ -146,26 +146,10 @@ class FeedPass:
         self._require_latest(connection)
         assert statistics is not None, "a feed has a collection"
         connection.execute(statement("upsert_permissions"), {**scope, **_columns(connection, entries)})
-        values = {**scope, **_columns(connection, acls)}
-        rows = connection.execute(statement("documents_with_other_acl"), values).fetchall()
-        if rows:
-            batch = list(acls.items())
-            changes = [
-                _AclChange(
-                    id=batch[number - 1][0],
-                    version_id=version_id,
-                    move=Move(before=tuple(before), after=batch[number - 1][1]),
-                )
-                for number, version_id, before in rows
-            ]
-            self._move(connection, statistics, changes)
-            events.add(
-                self.collection, EventType.PERMISSIONS_CHANGED, [{"document_id": change.id} for change in changes]
-            )
-        return len(rows)
+        return _change_acls(connection, scope, statistics, acls, events)
 
     @property
-    def _scope(self) -> dict[str, object]:
+    def _scope(self) -> dict[str, Any]:
         return {
             "tenant_id": self.tenant_id,
             "collection": self.collection,
@@ -182,37 +166,110 @@ class FeedPass:
                 "while this pass was running; the later pass decides",
             )
 
-    def _move(
-        self, connection: psycopg.Connection, statistics: CollectionStatistics, changes: Sequence[_AclChange]
-    ) -> None:
-        scope = self._scope
-        moves = {change.version_id: change.move for change in changes}
-        counts = lexical_statistics.count_moves(connection, self.tenant_id, moves)
-        acls = array(connection, "text", [array_literal(change.move.after) for change in changes])
-        version_ids = array(connection, "uuid", list(moves))
-        document_ids = array(connection, "uuid", [change.id for change in changes])
-        connection.execute(statement("update_document_acls"), {**scope, "document_ids": document_ids, "acls": acls})
-        replace_filter_terms(connection, self.tenant_id, [change.id for change in changes])
-        connection.execute(statement("update_version_acls"), {**scope, "version_ids": version_ids, "acls": acls})
-        cursor = connection.cursor(binary=True)
-        chunks = cursor.execute(
-            statement("update_chunk_acls"), {**scope, "version_ids": version_ids, "acls": acls}
-        ).fetchall()
-        columns = {
-            "chunk_ids": [row[0] for row in chunks],
-            "sequences": [row[1] for row in chunks],
-            "acls": [row[2] for row in chunks],
+
+def write_acls(
+    connection: psycopg.Connection,
+    tenant_id: uuid.UUID,
+    collection: str,
+    acls: Mapping[uuid.UUID, Acl],
+    *,
+    only_narrow: bool,
+    events: EventBuffer,
+) -> int:
+    """Give stored documents the readers that their source has, in the caller's transaction.
+
+    A document that a permission feed names keeps its acl. Returns how many documents have another acl now.
+
+    Args:
+        connection: Connection of the worker role, with the tenant set; it has locked all jobs that it needs.
+        acls: Acl by document, also of documents that are not stored.
+        only_narrow: Whether no document gets a new reader, because the acls may be older than the stored ones.
+        events: Gets an event of each document with another acl.
+    """
+    scope: dict[str, Any] = {"tenant_id": tenant_id, "collection": collection}
+    statistics = lexical_statistics.lock_collection(connection, scope) if acls else None
+    if statistics is None:
+        return 0
+    values = {**scope, "document_ids": list(acls)}
+    feeds = {row[0] for row in connection.execute(statement("permissions_of_documents"), values).fetchall()}
+    own_acls = {key: acl for key, acl in acls.items() if key not in feeds}
+    return _change_acls(connection, scope, statistics, own_acls, events, only_narrow=only_narrow)
+
+
+def find_other_acls(
+    connection: psycopg.Connection, tenant_id: uuid.UUID, acls: Mapping[uuid.UUID, Acl]
+) -> list[uuid.UUID]:
+    """Return the stored documents whose acl is not this one; nothing is locked."""
+    values = {"tenant_id": tenant_id, **_columns(connection, acls)}
+    rows = connection.execute(statement("documents_with_other_acl"), values).fetchall() if acls else []
+    ids = list(acls)
+    return [ids[number - 1] for number, _, _ in rows]
+
+
+def _change_acls(
+    connection: psycopg.Connection,
+    scope: dict[str, Any],
+    statistics: CollectionStatistics,
+    acls: Mapping[uuid.UUID, Acl],
+    events: EventBuffer,
+    *,
+    only_narrow: bool = False,
+) -> int:
+    values = {**scope, **_columns(connection, acls)}
+    rows = connection.execute(statement("documents_with_other_acl"), values).fetchall()
+    batch = list(acls.items())
+    moves = [(batch[number - 1], version_id, tuple(before)) for number, version_id, before in rows]
+    changes = [
+        _AclChange(
+            id=key,
+            version_id=version_id,
+            move=Move(before=before, after=tuple(name for name in before if name in acl) if only_narrow else acl),
+        )
+        for (key, acl), version_id, before in moves
+    ]
+    changes = [change for change in changes if change.move.after != change.move.before]
+    if changes:
+        _move(connection, scope, statistics, changes)
+        events.add(
+            scope["collection"], EventType.PERMISSIONS_CHANGED, [{"document_id": change.id} for change in changes]
+        )
+    return len(changes)
+
+
+def _move(
+    connection: psycopg.Connection,
+    scope: dict[str, Any],
+    statistics: CollectionStatistics,
+    changes: Sequence[_AclChange],
+) -> None:
+    tenant_id = scope["tenant_id"]
+    moves = {change.version_id: change.move for change in changes}
+    counts = lexical_statistics.count_moves(connection, tenant_id, moves)
+    acls = array(connection, "text", [array_literal(change.move.after) for change in changes])
+    version_ids = array(connection, "uuid", list(moves))
+    document_ids = array(connection, "uuid", [change.id for change in changes])
+    connection.execute(statement("update_document_acls"), {**scope, "document_ids": document_ids, "acls": acls})
+    replace_filter_terms(connection, tenant_id, [change.id for change in changes])
+    connection.execute(statement("update_version_acls"), {**scope, "version_ids": version_ids, "acls": acls})
+    cursor = connection.cursor(binary=True)
+    chunks = cursor.execute(
+        statement("update_chunk_acls"), {**scope, "version_ids": version_ids, "acls": acls}
+    ).fetchall()
+    columns = {
+        "chunk_ids": [row[0] for row in chunks],
+        "sequences": [row[1] for row in chunks],
+        "acls": [row[2] for row in chunks],
+    }
+    for part in batches(columns, rows=VECTOR_ROWS):
+        values = {
+            **scope,
+            "chunk_ids": array(connection, "uuid", part["chunk_ids"]),
+            "sequences": array(connection, "int4", part["sequences"]),
+            "acls": array(connection, "text", part["acls"]),
         }
-        for part in batches(columns, rows=VECTOR_ROWS):
-            values = {
-                **scope,
-                "chunk_ids": array(connection, "uuid", part["chunk_ids"]),
-                "sequences": array(connection, "int4", part["sequences"]),
-                "acls": array(connection, "text", part["acls"]),
-            }
-            connection.execute(statement("update_unsegmented_acls"), values)
-            connection.execute(statement("update_embedding_acls"), values)
-        lexical_statistics.move_counts(connection, scope, statistics, counts, moves)
+        connection.execute(statement("update_unsegmented_acls"), values)
+        connection.execute(statement("update_embedding_acls"), values)
+    lexical_statistics.move_counts(connection, scope, statistics, counts, moves)
 
 
 def _columns(connection: psycopg.Connection, acls: Mapping[uuid.UUID, Acl]) -> dict[str, Array]:

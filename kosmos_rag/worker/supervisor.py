@@ -36,6 +36,7 @@ from kosmos_rag.worker.collectors import WorkerMetrics
 from kosmos_rag.worker.handlers import create_runner
 from kosmos_rag.worker.periodic import run_periodically
 from kosmos_rag.worker.process import JobRunnerFactory, WorkerProcess
+from kosmos_rag.worker.source_watch import SourceWatch
 
 log = logging.getLogger("kosmos_rag.worker")
 
@@ -147,6 +148,8 @@ class Supervisor:
             stack.callback(self._end_processes)
             stack.enter_context(self._leases())
             stack.enter_context(self._cluster.run_in_background())
+            if kinds.SYNC in self._kinds and not self._until_idle:
+                stack.enter_context(SourceWatch(self._database, self._settings).run_in_background())
             listener = stack.enter_context(_Listener(self._database.worker))
             while self._tick():
                 self._wait(listener)

@@ -52,6 +52,10 @@ def enqueue(
     check: Annotated[
         bool, typer.Option("--check", help="Show what each source would read, and who could read it; enqueue nothing.")
     ] = False,
+    script: Annotated[
+        bool,
+        typer.Option("--script", help="Print the SQL by which the database of a source records changes."),
+    ] = False,
     *,
     common: WriteOptions,
 ) -> None:
@@ -66,6 +70,9 @@ def enqueue(
     feeds = [_spec(file, "--permissions", "json_lines") for file in permissions or ()]
     if not items and not feeds:
         raise RequestError("nothing to enqueue; name a PATH, a source with --source FILE, or --permissions FILE")
+    if script:
+        _print_scripts(items, common)
+        return
     if check:
         _check(items, common)
         return
@@ -82,6 +89,16 @@ def enqueue(
         names = [item if isinstance(item, str) else item["kind"] for item in items]
         for number, name in zip(ids, [*names, *(f"permissions {feed['name']}" for feed in feeds)], strict=True):
             console().print(f"job {number}: {name}")
+
+
+def _print_scripts(items: "Sequence[str | Mapping[str, Any]]", common: WriteOptions) -> None:
+    """Print the script of each source. Raises RequestError for a source without one."""
+    from kosmos_rag.engine.sources import create_change_script
+
+    settings = common.load_settings()
+    for item in items:
+        spec = {"kind": "folder"} if isinstance(item, str) else item
+        typer.echo(create_change_script(spec, settings.ingestion))
 
 
 def _check(items: "Sequence[str | Mapping[str, Any]]", common: WriteOptions) -> None:

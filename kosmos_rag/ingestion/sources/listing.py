@@ -1,9 +1,10 @@
 """The interface of sources: list entries, and load one document."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import SourceError
@@ -26,6 +27,8 @@ class Entry:
     """Changes whenever the document may have changed. None: unknown, so load it and compare."""
     locator: Mapping[str, Any]
     """All that `load` needs, in any process; JSON that PostgreSQL can hold."""
+    readers: tuple[str, ...] | None = None
+    """Who may read it, for the check of a source; None where the spec or a feed has them."""
 
 
 class Listing:
@@ -53,6 +56,8 @@ class Listing:
         """Common prefix of the covered sources; None without one."""
         self.failures: list[IngestFailure] = []
         """Failures of the listing."""
+        self.error: SourceError | None = None
+        """What ended the listing early; None where it is complete."""
         self._items = iter(items)
         self._exhausted = False
         self._empty = True
@@ -72,6 +77,7 @@ class Listing:
                     self._empty = False
                     yield item
         except SourceError as error:
+            self.error = error
             self.failures.append(build_failure(self.name, error))
         self._exhausted = True
 
@@ -82,10 +88,13 @@ class Listing:
                 "unreadable", f"{self.name}: {MAX_FAILURES} failures, so the rest was not listed; correct it"
             )
 
-    def refusal_to_prune(self, missing: Sequence[str]) -> IngestFailure | None:
+    def refusal_to_prune(self, missing: Sequence[str], *, may_be_empty: bool = False) -> IngestFailure | None:
         """Return why not to delete missing documents; None if it is safe.
 
         A source that cannot be listed completely, or is suddenly empty, is more likely a lost mount than intended.
+
+        Args:
+            may_be_empty: Whether the source was emptied on purpose.
         """
         if not missing:
             return None
@@ -93,7 +102,7 @@ class Listing:
         if not self.complete:
             message = f"{self.name} could not be read completely; {remedy}"
             return IngestFailure(source=self.name, code="unreadable", message=message)
-        if self._empty:
+        if self._empty and not may_be_empty:
             message = f"{self.name} has no documents any more; {remedy}"
             return IngestFailure(source=self.name, code="empty_folder", message=message)
         return None
@@ -117,6 +126,70 @@ class Source(Protocol):
 
         Raises SourceError.
         """
+        ...
+
+
+@dataclass(kw_only=True, slots=True)
+class Changes:
+    """What changed in a source since its last pass over changes."""
+
+    listing: Listing
+    """Documents that changed; iterate once, to the end."""
+    removed: list[str]
+    """Sources of documents that are gone; complete after the iteration of `listing`."""
+    compare_all: bool
+    """Whether the source does not know all changes, so that a complete listing is needed."""
+    emptied: bool
+    """Whether many documents were deleted on purpose: a complete listing may have none."""
+    has_more: bool
+    """Whether changes are left for another pass."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Backlog:
+    """Changes of a source that no pass has read."""
+
+    is_full: bool
+    """Whether no more are recorded, so that some are unknown."""
+    oldest_s: float
+    """Age of the oldest in seconds; 0 without one."""
+
+
+@runtime_checkable
+class ChangeWatch(Protocol):
+    """Waits for changes of a source. Used by one thread."""
+
+    def fileno(self) -> int:
+        """Return the descriptor that notifications make readable."""
+        ...
+
+    def drain(self) -> bool:
+        """Discard notifications; return whether there were any. Raises SourceError."""
+        ...
+
+    def has_changes(self) -> bool:
+        """Return whether there are changes, also without a notification. Raises SourceError."""
+        ...
+
+    def close(self) -> None:
+        """Close the connection."""
+        ...
+
+
+@runtime_checkable
+class ChangeSource(Source, Protocol):
+    """A source that knows what changed."""
+
+    def take_changes(self) -> AbstractContextManager[Changes]:
+        """Take the oldest changes; they return where the block raises. Raises SourceError."""
+        ...
+
+    def measure_backlog(self) -> Backlog:
+        """Return how old the changes are that no pass has read. Raises SourceError, ConfigError."""
+        ...
+
+    def watch(self) -> ChangeWatch:
+        """Connect to wait for changes. Raises SourceError, ConfigError."""
         ...
 
 

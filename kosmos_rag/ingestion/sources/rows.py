@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -10,7 +10,7 @@ from uuid import UUID
 
 from kosmos_rag.core.config.display import show
 from kosmos_rag.core.errors import SourceError
-from kosmos_rag.core.types import SourceDocument
+from kosmos_rag.core.types import PERMISSION_FEED, SourceDocument, are_names
 from kosmos_rag.ingestion.sources.files import too_large_error
 from kosmos_rag.ingestion.sources.spec import DocumentOptions
 
@@ -25,11 +25,23 @@ class Fields:
     text: str
     title: str | None
     metadata: Sequence[str]
+    acl: str | None = None
+    """The principals that may read the row; None where the spec has them."""
+    version: str | None = None
+    """Changes with the row, so a listing need not read the others; None without one."""
 
     @property
     def names(self) -> list[str]:
-        """The names of the fields, each once."""
-        return list(dict.fromkeys([self.id, self.text, *([self.title] if self.title else []), *self.metadata]))
+        """The names of the fields that make a document, each once."""
+        options = [name for name in (self.title, self.acl) if name]
+        return list(dict.fromkeys([self.id, self.text, *options, *self.metadata]))
+
+    @property
+    def listed_names(self) -> list[str]:
+        """The names of the fields that a listing reads, each once."""
+        if self.version is None:
+            return self.names
+        return list(dict.fromkeys([self.id, self.version, *([self.acl] if self.acl else [])]))
 
 
 def read_row_id(row: Mapping[str, Any], field: str) -> RowId:
@@ -53,7 +65,31 @@ def compute_row_etag(row: Mapping[str, Any], fields: Fields, options: DocumentOp
         fields: The roles of its fields.
         options: Options of the source's documents.
     """
-    return options.compute_etag([[name, _hashable(row.get(name))] for name in fields.names], fields.title, fields.text)
+    values = [[name, _hashable(row.get(name))] for name in fields.listed_names]
+    roles = [] if fields.acl is None and fields.version is None else [fields.acl, fields.version, *fields.metadata]
+    return options.compute_etag(values, fields.title, fields.text, *roles)
+
+
+def read_acl(value: Any) -> tuple[str, ...]:
+    """Return the acl of a row: an array of text, or a JSON array.
+
+    Null, an empty array and everything else mean nobody: a row has no readers before it is known who they are.
+    """
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return (PERMISSION_FEED,)
+    is_list = isinstance(value, list | tuple) and are_names(value) and all(name.strip() for name in value)
+    return tuple(dict.fromkeys(value)) if is_list and value and PERMISSION_FEED not in value else (PERMISSION_FEED,)
+
+
+def list_readers(row: Mapping[str, Any], fields: Fields) -> tuple[str, ...] | None:
+    """Return the readers of a row, which may be nobody; None where the spec has them."""
+    if fields.acl is None:
+        return None
+    acl = read_acl(row.get(fields.acl))
+    return () if acl == (PERMISSION_FEED,) else acl
 
 
 def build_row_document(
@@ -79,7 +115,8 @@ def build_row_document(
     if title is not None and not isinstance(title, str):
         raise SourceError("unreadable", f"{source}: {fields.title} is {show(title)}; a title must be text")
     metadata = {name: _json_value(row[name]) for name in fields.metadata if row.get(name) is not None}
-    return options.document(source, data, title=title, metadata=metadata)
+    document = options.document(source, data, title=title, metadata=metadata)
+    return document if fields.acl is None else replace(document, acl=read_acl(row.get(fields.acl)))
 
 
 def _to_bytes(value: object, field: str, source: str) -> bytes:

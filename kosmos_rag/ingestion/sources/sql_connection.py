@@ -11,9 +11,11 @@ from kosmos_rag.core.errors import ConfigError, SourceError, first_line
 from kosmos_rag.core.extras import require_extra
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import URL, Connection, Engine
 
 ROWS_AT_ONCE = 200
+_PSYCOPG = "postgresql+psycopg"
+_CONNECT_TIMEOUT_S = 5
 
 
 def escape_colons(query: str) -> str:
@@ -35,14 +37,22 @@ def connect(engine: "Engine", variable: str, name: str) -> Iterator["Connection"
         variable: variable of the environment that holds the URL, for the message.
         name: what is read, for the message.
     """
+    with translate_errors(variable, name), engine.connect() as connection:
+        yield connection
+
+
+@contextmanager
+def translate_errors(variable: str, name: str) -> Iterator[None]:
+    """Raise SourceError for errors that the database reports. Args: see `connect`."""
+    import psycopg
     from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
     try:
-        with engine.connect() as connection:
-            yield connection
-    except SQLAlchemyError as error:
+        yield
+    except (SQLAlchemyError, psycopg.Error) as error:
         detail = one_line(mask_password(first_line(error)))
-        if isinstance(error, OperationalError) or (isinstance(error, DBAPIError) and error.connection_invalidated):
+        is_lost = isinstance(error, OperationalError | psycopg.OperationalError | psycopg.InterfaceError)
+        if is_lost or (isinstance(error, DBAPIError) and error.connection_invalidated):
             raise SourceError(
                 "unavailable", f"{name}: the database of {variable} fails: {detail}; try again later"
             ) from error
@@ -54,25 +64,54 @@ def read_only_engine(variable: str) -> "Engine":
 
     Raises ConfigError if the variable contains no usable URL.
     """
+    from sqlalchemy import event
+
+    engine = _create_engine(_read_url(variable), variable)
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _set_query_only)
+    return engine.execution_options(postgresql_readonly=True) if engine.dialect.name == "postgresql" else engine
+
+
+def create_postgresql_engine(variable: str) -> "Engine":
+    """Return an engine of PostgreSQL that may write.
+
+    Raises ConfigError if the variable contains no usable URL of PostgreSQL.
+    """
+    url = _read_url(variable)
+    if url.get_backend_name() != "postgresql":
+        raise ConfigError(f"{variable} is no URL of PostgreSQL, which has the changes: leave out changes")
+    # Where a server does not answer, other sources must not wait long.
+    return _create_engine(url.set(drivername=_PSYCOPG), variable, connect_args={"connect_timeout": _CONNECT_TIMEOUT_S})
+
+
+def _read_url(variable: str) -> "URL":
     require_extra("sql", "reading a database", "sqlalchemy")
-    from sqlalchemy import create_engine, event, make_url
+    from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
-    from sqlalchemy.pool import NullPool
 
     if not (address := os.environ.get(variable)):
         raise ConfigError(f"{variable} is not set: put the URL of the database into that variable")
     try:
         url = make_url(address)
-        if url.drivername in ("postgresql", "postgres"):
-            url = url.set(drivername="postgresql+psycopg")
-        engine = create_engine(url, poolclass=NullPool, hide_parameters=True)
+    except (ArgumentError, ValueError) as error:
+        raise _refuse_url(variable, error) from None
+    return url.set(drivername=_PSYCOPG) if url.drivername in ("postgresql", "postgres") else url
+
+
+def _create_engine(url: "URL", variable: str, **options: Any) -> "Engine":
+    from sqlalchemy import create_engine
+    from sqlalchemy.exc import ArgumentError
+    from sqlalchemy.pool import NullPool
+
+    try:
+        return create_engine(url, poolclass=NullPool, hide_parameters=True, **options)
     except (ArgumentError, ImportError, ValueError) as error:
-        reason = one_line(mask_password(first_line(error)))
-        # Without the cause: it may show the URL, and that its password.
-        raise ConfigError(f"{variable} contains no usable URL ({reason}): correct it") from None
-    if engine.dialect.name == "sqlite":
-        event.listen(engine, "connect", _set_query_only)
-    return engine.execution_options(postgresql_readonly=True) if engine.dialect.name == "postgresql" else engine
+        raise _refuse_url(variable, error) from None
+
+
+def _refuse_url(variable: str, error: Exception) -> ConfigError:
+    # Without the cause: it may show the URL, and that its password.
+    return ConfigError(f"{variable} contains no usable URL ({one_line(mask_password(first_line(error)))}): correct it")
 
 
 def _set_query_only(connection: Any, _record: object) -> None:

@@ -241,6 +241,12 @@ class Queue:
         count: int = row[0]
         return count
 
+    def list_followed_syncs(self) -> list[tuple[TenantRef, str, str, Mapping[str, Any]]]:
+        """Return owner, collection, key and payload of the periodic syncs whose sources know their changes."""
+        with self._pool.untenanted() as connection:
+            rows = connection.execute(statement("list_followed_syncs"), {"kind": kinds.SYNC}).fetchall()
+        return [(TenantRef(id=row[0], name=row[1]), *row[2:]) for row in rows]
+
     def list_tenants(self, kinds: Sequence[str]) -> list[TenantRef]:
         """Return the tenants with jobs of these kinds, by name."""
         with self._pool.untenanted() as connection:

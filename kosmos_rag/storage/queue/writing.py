@@ -157,6 +157,10 @@ class JobLeases:
         with self._connection.cursor(row_factory=scalar_row) as cursor:
             return set(cursor.execute(statement("lock_leases"), {"tokens": list(tokens)}).fetchall())
 
+    def run_again(self, token: uuid.UUID) -> None:
+        """Queue a running job again once it ends."""
+        self._connection.execute(statement("run_job_again"), {"token": token})
+
     def finish(self, outcomes: Mapping[uuid.UUID, Outcome], chunks: Mapping[uuid.UUID, int] | None = None) -> None:
         """Finish jobs in the transaction that writes their results.
 

@@ -284,6 +284,16 @@ SELECT count(*)
 -- name: tenants_of_jobs
 SELECT DISTINCT j.tenant_id, j.tenant FROM kosmos.jobs j WHERE j.kind = ANY (%(kinds)s) ORDER BY j.tenant
 
+-- name: list_followed_syncs
+-- The periodic passes over sources that know their changes, of all tenants.
+SELECT j.tenant_id, j.tenant, j.collection, j.key, j.payload
+  FROM kosmos.jobs j
+ WHERE j.kind = %(kind)s AND j.state IN ('scheduled', 'queued', 'running') AND j.every_s IS NOT NULL
+   AND jsonb_typeof(j.payload -> 'spec' -> 'changes') = 'object'
+
+-- name: run_job_again
+UPDATE kosmos.jobs j SET requeue = true WHERE j.token = %(token)s AND j.state = 'running'
+
 -- name: unfinished_job_of_key
 SELECT j.id
   FROM kosmos.jobs j

@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 
 import psycopg
 
-from kosmos_rag.core.errors import DatabaseUnavailable
+from kosmos_rag.core.errors import DatabaseUnavailable, RequestError
 from kosmos_rag.core.types import EVERYONE, IngestFailure, Job, Outcome
 from kosmos_rag.ingestion.document import DocumentProcessor, document_id
 from kosmos_rag.ingestion.pipeline import IngestPipeline
-from kosmos_rag.ingestion.sources.listing import Entry
+from kosmos_rag.ingestion.sources.listing import ChangeSource, Entry
 from kosmos_rag.ingestion.sources.parts import covers_part, strip_part
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.ingestion.state import find_unfinished_jobs, load_preset, require_preset
@@ -32,6 +32,8 @@ from kosmos_rag.worker.channel import CounterBuffer, JobInterrupted, SupervisorC
 
 log = logging.getLogger("kosmos_rag.worker")
 
+CHANGES = "changes"
+"""Key of the payload of a job that reads the changes of a source, and not its listing."""
 BATCH_ENTRIES, BATCH_TIME_S = 500, 1.0
 """Entries and seconds of listing in one transaction: some sources send a request for each entry."""
 
@@ -52,7 +54,10 @@ class SyncHandler:
             owner = TenantRef(id=job.tenant_id, name=job.tenant)
             processor = self._pipeline.load_processor(owner, job.collection)
             sync = _SyncRun(self._database, self._pipeline, processor, job, channel)
-            sync.run()
+            if job.payload.get(CHANGES):
+                sync.run_changes()
+            else:
+                sync.run()
         except DatabaseUnavailable as error:
             log.warning("%s", error, extra={"action": "sync_interrupted", "tenant": job.tenant, "job": job.id})
             raise
@@ -96,32 +101,66 @@ class _SyncRun:
         self.outcomes: Counter[Outcome] = Counter()
         self.enqueued = 0
         self.failures: list[IngestFailure] = []
+        self._has_more = False
 
-    def run(self) -> None:
-        """List the source, enqueue and remove documents, finish the job."""
+    def run_changes(self) -> None:
+        """Enqueue and remove the documents that changed, finish the job, confirm the changes to the source."""
+        if not isinstance(self._source, ChangeSource):
+            raise RequestError(f"a source of kind {self._spec['kind']} has no changes; synchronise it at an interval")
+        with self._source.take_changes() as changes:
+            self._has_more = changes.has_more
+            if changes.compare_all:
+                if not self.run(may_be_empty=changes.emptied):
+                    raise JobInterrupted  # the changes return, and the next pass compares all again
+                return
+            run = self._start()
+            for entries in _batches(changes.listing):
+                self._enqueue(run, entries, has_changed=True)
+            if changes.listing.error is not None:
+                raise changes.listing.error
+            removed = changes.removed if self._job.payload["prune"] else []
+            for batch in _batches(document_id(self._owner.id, self._job.collection, name) for name in removed):
+                self._remove(run, batch, is_known=True)
+            self._finish(run, changes.listing.name, changes.listing.failures)
+
+    def run(self, *, may_be_empty: bool = False) -> bool:
+        """List the source, enqueue and remove documents, finish the job. Returns whether it was listed completely.
+
+        Args:
+            may_be_empty: Whether the source was emptied on purpose.
+        """
         # Read before the listing: documents ingested meanwhile must not count as missing from the source.
         stored = self._pipeline.list_sources(self._owner, self._job.collection) if self._job.payload["prune"] else {}
-        with self._transaction() as connection:
-            run = SyncRunWriter(connection, self._owner).start(self._job.collection, self._spec)
+        run = self._start()
         listing = self._source.listing()
         for entries in _batches(listing):
             self._enqueue(run, entries)
         failures = list(listing.failures)
         missing = {name: key for name, key in stored.items() if key.bytes not in self.listed and listing.covers(name)}
         missing = self._leave_until_replaced(missing, listing.parts)
-        if refusal := listing.refusal_to_prune(list(missing)):
+        if refusal := listing.refusal_to_prune(list(missing), may_be_empty=may_be_empty):
             failures.append(refusal)
             missing = {}
         for batch in _batches(missing.values()):
             self._remove(run, batch)
+        self._finish(run, listing.name, failures)
+        return listing.complete
+
+    def _start(self) -> uuid.UUID:
+        with self._transaction() as connection:
+            return SyncRunWriter(connection, self._owner).start(self._job.collection, self._spec)
+
+    def _finish(self, run: uuid.UUID, name: str, failures: Sequence[IngestFailure]) -> None:
         with (
             self._transaction() as connection,
             self._database.worker.record_events(connection, self._owner.id) as events,
         ):
             SyncRunWriter(connection, self._owner).add(run, failures=failures, state="working")
+            if self._has_more:
+                JobLeases(connection).run_again(self._job.token)
             JobLeases(connection).finish({self._job.token: Outcome.DONE})
             if failures:
-                events.add_source_failure(self._job.collection, listing.name, failures)
+                events.add_source_failure(self._job.collection, name, failures)
         self.failures += failures
 
     def _leave_until_replaced(self, missing: Mapping[str, uuid.UUID], parts: Mapping[str, int]) -> dict[str, uuid.UUID]:
@@ -145,18 +184,28 @@ class _SyncRun:
             require_preset(self._job.collection, self._preset_version, preset)
             yield connection
 
-    def _enqueue(self, run: uuid.UUID, entries: Sequence[Entry]) -> None:
-        """Enqueue the entries whose etag differs from the stored one."""
+    def _enqueue(self, run: uuid.UUID, entries: Sequence[Entry], *, has_changed: bool = False) -> None:
+        """Enqueue the entries whose etag differs from the stored one.
+
+        Args:
+            has_changed: Whether they changed: a document may be back at its stored etag while a job still has another.
+        """
         owner, collection = self._owner, self._job.collection
         ids = {entry.source: document_id(owner.id, collection, entry.source) for entry in entries}
         self.listed.update(key.bytes for key in ids.values())
-        with self._transaction() as connection:
-            stored = StoredDocuments(connection, owner.id).read_etags(ids.values())
+        with (
+            self._transaction() as connection,
+            self._database.worker.record_events(connection, owner.id) as events,
+        ):
+            documents = StoredDocuments(connection, owner.id)
+            stored = documents.read_etags(ids.values())
             changed = {str(ids[entry.source]): self._payload(entry) for entry in entries}
             changed = {
                 key: payload
                 for key, payload in changed.items()
-                if payload["source_etag"] is None or stored.get(payload["entry"]["source"]) != payload["source_etag"]
+                if has_changed
+                or payload["source_etag"] is None
+                or stored.get(payload["entry"]["source"]) != payload["source_etag"]
             }
             # A document that failed permanently is not read again while its etag is the same.
             jobs = JobWriter(connection, owner)
@@ -167,10 +216,17 @@ class _SyncRun:
             ]
             payloads = {key: payload for key, payload in changed.items() if key not in broken}
             preset = self._preset_version
+            # Nobody keeps access that the source has ended: neither until the documents are read, which may fail, nor
+            # by a job that has read them before. The acls come last: publications too lock jobs before the collection.
+            # A listing may be older than the work of a pass over changes, so it gives no access.
+            readers = {ids[entry.source]: entry.readers for entry in entries if entry.readers is not None}
+            acls = {key: acl for key, acl in readers.items() if str(key) in changed}
+            jobs.cancel_documents(documents.find_other_acls(acls))
             jobs.enqueue(collection, kinds.DOCUMENT, payloads, run=run, preset=preset)
             unchanged = len(ids) - len(changed)
             counts = SyncRunWriter(connection, owner)
             counts.add(run, documents=len(ids) - len(broken), unchanged=unchanged, failures=failures)
+            documents.write_acls(acls, collection=collection, only_narrow=not has_changed, events=events)
         self.failures += failures
         self.outcomes[Outcome.UNCHANGED] += unchanged
         self.enqueued += len(payloads)
@@ -181,11 +237,20 @@ class _SyncRun:
         entry_fields = {"source": entry.source, "etag": entry.etag, "locator": dict(entry.locator)}
         return {"spec": spec, "entry": entry_fields, "source_etag": self._processor.compute_etag(entry)}
 
-    def _remove(self, run: uuid.UUID, missing: Sequence[uuid.UUID]) -> None:
+    def _remove(self, run: uuid.UUID, missing: Sequence[uuid.UUID], *, is_known: bool = False) -> None:
+        """Remove documents.
+
+        Args:
+            is_known: Whether the source named them as deleted; else they were missing in a listing, which may be older
+                than their jobs.
+        """
         with (
             self._transaction() as connection,
             self._database.worker.record_events(connection, self._owner.id) as events,
         ):
+            if is_known:
+                # A job that has read the document before it was deleted must not publish it.
+                JobWriter(connection, self._owner).cancel_documents(missing)
             removed = remove_documents(
                 connection, self._owner.id, missing, collection=self._job.collection, events=events
             )

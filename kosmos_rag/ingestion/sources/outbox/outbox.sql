@@ -1,0 +1,65 @@
+-- name: create_outbox
+-- The outbox of changed documents in the database of a source. `key` is the id of a document; null: all may have changed.
+CREATE TABLE IF NOT EXISTS {outbox} (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    key text,
+    changed_at timestamptz NOT NULL DEFAULT clock_timestamp()
+);
+GRANT USAGE ON SCHEMA {schema} TO {reader};
+GRANT SELECT, DELETE ON {outbox} TO {reader};
+
+-- name: create_triggers
+-- The rights of the function are those of its owner, so writers need none on the outbox. Where nobody reads the outbox,
+-- it stops at a number of rows, and the next pass compares all documents.
+CREATE OR REPLACE FUNCTION {function}() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
+BEGIN
+    IF coalesce((SELECT max(o.id) - min(o.id) FROM {outbox} o), 0) >= {max_rows} THEN
+        RETURN NULL;
+    END IF;
+    IF TG_OP = 'TRUNCATE' THEN
+        INSERT INTO {outbox} (key) VALUES (NULL);
+    ELSIF TG_OP = 'INSERT' THEN
+        INSERT INTO {outbox} (key) SELECT DISTINCT format('%s', n.{column}) FROM new_rows n WHERE n.{column} IS NOT NULL;
+    ELSIF TG_OP = 'DELETE' THEN
+        INSERT INTO {outbox} (key) SELECT DISTINCT format('%s', o.{column}) FROM old_rows o WHERE o.{column} IS NOT NULL;
+    ELSE
+        INSERT INTO {outbox} (key)
+        SELECT format('%s', o.{column}) FROM old_rows o WHERE o.{column} IS NOT NULL
+        UNION
+        SELECT format('%s', n.{column}) FROM new_rows n WHERE n.{column} IS NOT NULL;
+    END IF;
+    IF FOUND THEN
+        PERFORM pg_notify({channel}, '');
+    END IF;
+    RETURN NULL;
+END
+$body$;
+REVOKE ALL ON FUNCTION {function}() FROM PUBLIC;
+CREATE OR REPLACE TRIGGER {on_insert} AFTER INSERT ON {table}
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION {function}();
+CREATE OR REPLACE TRIGGER {on_update} AFTER UPDATE ON {table}
+    REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION {function}();
+CREATE OR REPLACE TRIGGER {on_delete} AFTER DELETE ON {table}
+    REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION {function}();
+CREATE OR REPLACE TRIGGER {on_truncate} AFTER TRUNCATE ON {table}
+    FOR EACH STATEMENT EXECUTE FUNCTION {function}();
+
+-- name: take_changes
+-- The oldest changes. A rollback returns them.
+DELETE FROM {outbox} o
+ WHERE o.id IN (SELECT t.id FROM {outbox} t ORDER BY t.id LIMIT %(limit)s)
+RETURNING o.key
+
+-- name: take_all_changes
+DELETE FROM {outbox}
+
+-- name: measure_outbox
+-- Whether there are changes, whether some were not recorded, and seconds since the oldest.
+SELECT count(*) > 0, coalesce(max(o.id) - min(o.id), 0) >= {max_rows},
+       coalesce(extract(epoch FROM clock_timestamp() - min(o.changed_at)), 0)::double precision
+  FROM (SELECT e.id, e.changed_at FROM {outbox} e WHERE e.id IN ((SELECT min(f.id) FROM {outbox} f),
+                                                                 (SELECT max(l.id) FROM {outbox} l))) o
+
+-- name: listen_for_changes
+LISTEN {listening}

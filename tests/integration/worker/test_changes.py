@@ -1,0 +1,296 @@
+"""Rows of PostgreSQL by change: an outbox that triggers feed, passes over it, and the thread that waits for it."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from typer.testing import CliRunner
+
+from kosmos_rag import Engine, Settings, Tenant
+from kosmos_rag.apps.cli.app import app
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import ConfigError, RequestError
+from kosmos_rag.engine.diagnosis import diagnose
+from kosmos_rag.ingestion.sources.outbox import MAX_ROWS
+from kosmos_rag.ingestion.sources.registry import create_source
+from kosmos_rag.ingestion.sources.sql import SqlSource
+from kosmos_rag.storage.queue import kinds
+from kosmos_rag.worker.source_watch import SourceWatch
+from tests.integration.apps.http.serving import eventually
+from tests.integration.worker.working import CountingEmbedder, Work, assert_adds_up, counts, last_run
+
+pytestmark = pytest.mark.emptied_database
+
+Run = Callable[..., list[Any]]
+SPEC: dict[str, Any] = {
+    "kind": "sql",
+    "name": "tickets",
+    "url_env": "TICKETS_URL",
+    "query": "SELECT t.id, t.body, t.readers, t.changed_at FROM ticket t",
+    "text_column": "body",
+    "acl_column": "readers",
+    "version_column": "changed_at",
+    "changes": {"tables": {"ticket": "id"}},
+}
+OUTBOX = "kosmos_rag_tickets"
+
+
+@pytest.fixture
+def helpdesk(empty_database: DatabaseSettings, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[Run]:
+    """A database with tickets, whose owner has applied the script; runs statements in it."""
+    monkeypatch.setenv("TICKETS_URL", empty_database.worker_url or "")
+    with psycopg.connect(empty_database.admin_url or "", autocommit=True) as owner:
+        owner.execute(
+            "CREATE TABLE ticket (id integer PRIMARY KEY, body text, readers text[], changed_at timestamptz);"
+            "GRANT SELECT ON ticket TO kosmos_worker"
+        )
+        for _ in range(2):  # the script may be applied again
+            owner.execute(_open(settings).open_outbox().create_script().encode())
+
+        def run(statement: str, *values: object) -> list[Any]:
+            cursor = owner.execute(statement.encode(), values or None)
+            return cursor.fetchall() if cursor.description else []
+
+        yield run
+
+
+def _open(settings: Settings, spec: Mapping[str, Any] = SPEC) -> SqlSource:
+    source = create_source(spec, settings.ingestion)
+    assert isinstance(source, SqlSource)
+    return source
+
+
+@pytest.fixture
+def follow(scope: Tenant, engine: Engine, helpdesk: Run, work: Work) -> Work:
+    """Do the first pass; then return what a watch and a worker do for the changes since."""
+    helpdesk(
+        "INSERT INTO ticket SELECT n, 'ticket number ' || n || ' about churn' || n, ARRAY['everyone'], now()"
+        " FROM generate_series(1, 20) n"
+    )
+    scope.jobs.enqueue(SPEC, every=timedelta(days=1))
+    work()
+    assert len(scope.documents()) == 20
+
+    def run() -> None:
+        watch = SourceWatch(engine.database, engine.settings)
+        watch.refresh()
+        for key in list(watch.watches):
+            watch.look(key)
+            watch.close(key)
+        work()
+
+    run()
+    return run
+
+
+def _find(scope: Tenant, question: str) -> list[str]:
+    return [hit.source for hit in scope.search(question).hits if question in hit.text]
+
+
+def test_changes__are_searchable_and_deleted_rows_are_gone(
+    scope: Tenant, helpdesk: Run, follow: Work, embedder: CountingEmbedder
+) -> None:
+    helpdesk("UPDATE ticket SET body = 'now about upsell', changed_at = now() WHERE id = 3")
+    helpdesk("INSERT INTO ticket VALUES (21, 'a new one about referrals', ARRAY['everyone'], now())")
+    helpdesk("DELETE FROM ticket WHERE id = 5")
+    embedder.texts = 0
+    follow()
+    assert _find(scope, "upsell") == ["sql://tickets/3"]
+    assert _find(scope, "referrals") == ["sql://tickets/21"]
+    assert _find(scope, "churn5") == []
+    assert counts(last_run(scope)) == {"new": 1, "changed": 1, "removed": 1}
+    assert embedder.texts == 2
+    assert helpdesk(f"SELECT count(*) FROM {OUTBOX}") == [(0,)]
+
+
+def test_rolled_back_changes__leave_nothing(scope: Tenant, helpdesk: Run, follow: Work) -> None:
+    runs = len(scope.jobs.runs())
+    helpdesk("BEGIN")
+    helpdesk("UPDATE ticket SET body = 'about upsell' WHERE id = 3")
+    helpdesk("DELETE FROM ticket WHERE id = 4")
+    helpdesk("ROLLBACK")
+    follow()
+    assert len(scope.jobs.runs()) == runs
+    assert _find(scope, "churn4") == ["sql://tickets/4"]
+
+
+def test_key_update__moves_the_document(scope: Tenant, helpdesk: Run, follow: Work) -> None:
+    helpdesk("UPDATE ticket SET id = 300 WHERE id = 3")
+    follow()
+    assert _find(scope, "churn3") == ["sql://tickets/300"]
+    assert counts(last_run(scope)) == {"new": 1, "removed": 1}
+
+
+def test_truncate__removes_all_documents_though_the_source_is_empty(scope: Tenant, helpdesk: Run, follow: Work) -> None:
+    helpdesk("TRUNCATE ticket")
+    follow()
+    assert scope.documents() == []
+    assert last_run(scope).failures == ()
+
+
+def test_permissions__change_without_embeddings_and_nobody_reads_what_has_none(
+    scope: Tenant, engine: Engine, helpdesk: Run, follow: Work, embedder: CountingEmbedder
+) -> None:
+    embedder.texts = 0
+    helpdesk("UPDATE ticket SET readers = ARRAY['group:hr'] WHERE id = 3")
+    helpdesk("UPDATE ticket SET readers = NULL WHERE id = 4")
+    helpdesk("UPDATE ticket SET readers = '{}' WHERE id = 5")
+    helpdesk("UPDATE ticket SET readers = ARRAY[' '] WHERE id = 6")
+    follow()
+    hr = engine.tenant("acme", principals=["group:hr"])
+    assert _find(scope, "churn3") == []
+    assert [hit.source for hit in hr.search("churn3").hits] == ["sql://tickets/3"]
+    for name in ("churn4", "churn5", "churn6"):
+        assert _find(scope, name) == []
+    assert embedder.texts == 0
+    helpdesk("UPDATE ticket SET readers = ARRAY['everyone'] WHERE id = 4")
+    follow()
+    assert _find(scope, "churn4") == ["sql://tickets/4"]
+
+
+def test_permissions__that_narrow_hold_before_the_document_is_read(
+    scope: Tenant, engine: Engine, helpdesk: Run, follow: Work
+) -> None:
+    """The text of the row is too bad to be published, and its new readers are known all the same."""
+    helpdesk("UPDATE ticket SET readers = ARRAY['group:hr'], body = NULL WHERE id = 3")
+    follow()
+    assert last_run(scope).failed == 1
+    assert _find(scope, "churn3") == []
+    hr = engine.tenant("acme", principals=["group:hr"])
+    assert [hit.source for hit in hr.search("churn3").hits] == ["sql://tickets/3"]
+    assert_adds_up(engine, scope)
+
+
+def test_complete_pass__ends_access_at_once_and_gives_none(
+    scope: Tenant, engine: Engine, helpdesk: Run, follow: Work, work: Work
+) -> None:
+    helpdesk("UPDATE ticket SET readers = ARRAY['group:hr'], body = NULL WHERE id IN (3, 4)")
+    helpdesk("UPDATE ticket SET readers = ARRAY['group:hr', 'everyone'] WHERE id = 4")
+    helpdesk(f"DELETE FROM {OUTBOX}")
+    scope.jobs.enqueue(SPEC)
+    work()
+    hr = engine.tenant("acme", principals=["group:hr"])
+    assert _find(scope, "churn3") == []
+    assert hr.search("churn3").hits == ()
+    assert _find(scope, "churn4") == ["sql://tickets/4"]
+    assert hr.search("churn4").hits == ()
+
+
+def test_burst__of_10000_changes_is_one_pass(scope: Tenant, settings: Settings, helpdesk: Run, follow: Work) -> None:
+    helpdesk("INSERT INTO ticket SELECT n, 'row ' || n, ARRAY['everyone'], now() FROM generate_series(1001, 10000) n")
+    for _ in range(5):
+        helpdesk("UPDATE ticket SET body = body || '.' WHERE id BETWEEN 1001 AND 1200")
+    with _open(settings).take_changes() as changes:
+        entries = list(changes.listing)
+        assert (len(entries), changes.removed, changes.compare_all, changes.has_more) == (9000, [], False, False)
+    assert helpdesk(f"SELECT count(*) FROM {OUTBOX}") == [(0,)]
+
+
+def test_changes__return_where_the_pass_fails(settings: Settings, helpdesk: Run, follow: Work) -> None:
+    helpdesk("UPDATE ticket SET body = 'about upsell' WHERE id = 3")
+    with suppress(ZeroDivisionError), _open(settings).take_changes() as changes:
+        list(changes.listing)
+        raise ZeroDivisionError
+    with _open(settings).take_changes() as changes:
+        assert [entry.source for entry in changes.listing] == ["sql://tickets/3"]
+    with _open(settings).take_changes() as changes:
+        assert list(changes.listing) == []
+
+
+def test_deletion__stops_a_job_that_has_read_the_row(scope: Tenant, helpdesk: Run, follow: Work) -> None:
+    helpdesk("INSERT INTO ticket VALUES (21, 'a new one about referrals', ARRAY['everyone'], now())")
+    (job,) = [scope.jobs.enqueue(SPEC)]
+    helpdesk("DELETE FROM ticket WHERE id = 21")
+    assert job
+    follow()
+    assert _find(scope, "referrals") == []
+
+
+def test_outbox__that_nobody_reads_stops_and_is_reported(
+    scope: Tenant, engine: Engine, settings: Settings, helpdesk: Run, follow: Work
+) -> None:
+    helpdesk("UPDATE ticket SET body = body WHERE id = 1")
+    helpdesk(f"UPDATE {OUTBOX} SET changed_at = now() - interval '1 hour'")
+    (warning,) = [check.detail for check in diagnose(engine.settings) if "outbox" in check.detail]
+    assert "tickets" in warning
+    assert "60 minutes" in warning
+    helpdesk(f"INSERT INTO {OUTBOX} (id, key) OVERRIDING SYSTEM VALUE VALUES ({2 * MAX_ROWS}, '1')")
+    helpdesk("UPDATE ticket SET body = 'about upsell', changed_at = now() WHERE id = 3")
+    helpdesk("DELETE FROM ticket WHERE id = 4")
+    assert helpdesk(f"SELECT count(*) FROM {OUTBOX}") == [(2,)]
+    follow()
+    assert _find(scope, "upsell") == ["sql://tickets/3"]
+    assert _find(scope, "churn4") == []
+    assert helpdesk(f"SELECT count(*) FROM {OUTBOX}") == [(0,)]
+    assert not [check for check in diagnose(engine.settings) if "outbox" in check.detail]
+
+
+def test_watch__enqueues_a_pass_within_seconds_also_after_a_lost_connection(
+    scope: Tenant, engine: Engine, helpdesk: Run, follow: Work, work: Work
+) -> None:
+    def freshness(statement: str, question: str) -> float:
+        helpdesk(statement)
+        began = time.monotonic()
+        while not _find(scope, question):
+            assert time.monotonic() - began < 60
+            work()
+            time.sleep(0.05)
+        return time.monotonic() - began
+
+    watch = SourceWatch(engine.database, engine.settings)
+    with watch.run_in_background():
+        eventually(lambda: len(watch.watches) == 1)
+        assert freshness("UPDATE ticket SET body = 'about upsell' WHERE id = 3", "upsell") < 30
+        # What a restart of the server does to its connections.
+        helpdesk(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+        freshness("UPDATE ticket SET body = 'about referrals' WHERE id = 4", "referrals")
+        assert scope.jobs.find(kinds=[kinds.SYNC])
+
+
+def test_watch__follows_no_source_whose_sync_is_cancelled(
+    scope: Tenant, engine: Engine, helpdesk: Run, follow: Work
+) -> None:
+    scope.jobs.cancel([job.id for job in scope.jobs.find(kinds=[kinds.SYNC])])
+    helpdesk("UPDATE ticket SET body = 'about upsell' WHERE id = 3")
+    follow()
+    assert _find(scope, "upsell") == []
+
+
+def test_version_column__saves_reading_texts(settings: Settings, helpdesk: Run, follow: Work) -> None:
+    etags = {entry.source: entry.etag for entry in _open(settings).listing()}
+    helpdesk("UPDATE ticket SET body = 'same version' WHERE id = 3")
+    helpdesk("UPDATE ticket SET changed_at = now() + interval '1 s' WHERE id = 4")
+    helpdesk("UPDATE ticket SET readers = ARRAY['group:hr'] WHERE id = 5")
+    later = {entry.source: entry.etag for entry in _open(settings).listing()}
+    assert {name for name in etags if etags[name] != later[name]} == {"sql://tickets/4", "sql://tickets/5"}
+
+
+def test_script__is_printed_by_enqueue(settings: Settings, helpdesk: Run, tmp_path: Path) -> None:
+    file = tmp_path / "tickets.yaml"
+    file.write_text(json.dumps(SPEC))
+    result = CliRunner().invoke(app, ["enqueue", "--source", str(file), "--script"])
+    assert result.exit_code == 0, result.output
+    assert result.output.strip() == _open(settings).open_outbox().create_script().strip()
+    assert "has no script" in CliRunner().invoke(app, ["enqueue", str(tmp_path), "--script"]).output
+
+
+def test_spec__is_refused_where_it_cannot_be_followed(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for key, value in (("acl", ["hr"]), ("name", "t" * 41), ("changes", {"tables": {}})):
+        with pytest.raises(RequestError):
+            _open(settings, SPEC | {key: value})
+    monkeypatch.setenv("TICKETS_URL", f"sqlite:///{tmp_path}/tickets.sqlite")
+    with pytest.raises(ConfigError, match="no URL of PostgreSQL"):
+        _open(settings).open_outbox()
+    with pytest.raises(ConfigError, match="has no changes"):
+        _open(settings, {key: value for key, value in SPEC.items() if key != "changes"}).open_outbox()
