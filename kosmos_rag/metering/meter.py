@@ -7,6 +7,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import NamedTuple
@@ -22,9 +23,9 @@ log = logging.getLogger(__name__)
 
 _HOUR_S = 3600
 _MAX_WAITING = 100_000
-"""Rows that wait for the database; more are dropped, the oldest first."""
+"""Rows that wait for the database; more are dropped, those without a tenant first."""
 _UNOWNED_KEPT = timedelta(days=1)
-"""How long usage waits for the first document of its tenant; an erased tenant gets none."""
+"""How long usage waits for the first document of its tenant."""
 _PER_PRICE = {
     usage.Quantity.INPUT_TOKENS: ("input", 1e6),
     usage.Quantity.EMBEDDED_TOKENS: ("input", 1e6),
@@ -81,6 +82,8 @@ class BufferedMeter:
         self._lock, self._writing = threading.Lock(), threading.Lock()
         self._amounts: defaultdict[_Key, float] = defaultdict(float)
         self._waiting: dict[TenantRef, list[UsageRow]] = {}
+        self._stored: set[uuid.UUID] = set()
+        """Tenants whose usage has been written: one of them that is not there any more was erased."""
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -155,6 +158,7 @@ class BufferedMeter:
                     if is_owned := has_tenant(connection, owner.id):
                         insert_rows(connection, owner.id, rows)
                 if is_owned:
+                    self._stored.add(owner.id)
                     del self._waiting[owner]
                 else:
                     self._keep_recent(owner)
@@ -164,17 +168,21 @@ class BufferedMeter:
                     return
 
     def _keep_recent(self, owner: TenantRef) -> None:
-        """Keep the last day of a tenant without a document, joined by account and hour.
+        """Keep the last day of a tenant without a document, joined by hour and without subjects.
 
-        Work on the first document is used before the tenant exists, and belongs on its bill.
+        Work on the first document is used before the tenant exists, and belongs on its bill. What an erased tenant used
+        is dropped, and no erased name comes back with a new tenant.
         """
-        rows, oldest = self._waiting.pop(owner), datetime.now(UTC) - _UNOWNED_KEPT
-        recent = [row for row in rows if row.hour >= oldest]
+        rows, oldest = self._waiting[owner], datetime.now(UTC) - _UNOWNED_KEPT
+        recent = [] if owner.id in self._stored else [row for row in rows if row.hour >= oldest]
         if recent:
-            self._waiting[owner] = join_rows(recent)
+            # In its place: the order is that in which rows are dropped.
+            self._waiting[owner] = join_rows([replace(row, subject=None) for row in recent])
+        else:
+            del self._waiting[owner]
         if dropped := len(rows) - len(recent):
             log.warning(
-                "%d rows of usage were dropped: their tenant had no document for a day", dropped,
+                "%d rows of usage were dropped: their tenant was erased, or had no document for a day", dropped,
                 extra={"action": "usage_dropped", "tenant": owner.name},
             )  # fmt: skip
 
@@ -192,7 +200,7 @@ class BufferedMeter:
 
     def _drop_oldest(self) -> None:
         excess = sum(map(len, self._waiting.values())) - _MAX_WAITING
-        for owner in list(self._waiting) if excess > 0 else ():
+        for owner in sorted(self._waiting, key=lambda owner: owner.id in self._stored) if excess > 0 else ():
             dropped = len(self._waiting.pop(owner))
             log.error(
                 "%d rows of usage were dropped: the database has refused them for long", dropped,

@@ -46,6 +46,11 @@ def _unavailable(error: psycopg.OperationalError) -> DatabaseUnavailable:
             "a pooler refuses the timeouts of the connection: set ignore_startup_parameters = options in PgBouncer "
             "(docs/how-to/pgbouncer.md), or name the server's own address"
         )
+    elif "query_wait_timeout" in reason:
+        remedy = (
+            "the connections of the pooler are all in use: raise default_pool_size of PgBouncer above the number of "
+            "worker processes, each of which holds one during maintenance (docs/how-to/pgbouncer.md)"
+        )
     else:
         remedy = "check that the server runs and that database.url names it; `kosmos-rag doctor` says more"
     return DatabaseUnavailable(f"cannot connect to PostgreSQL: {reason}; {remedy}")

@@ -36,11 +36,11 @@ BREAKING: tuple[str, ...] = ("0101", "0103", "0104")
 
 _BLOCKED = frozenset({"55P03", "40P01"})
 """States of a statement that waited too long for a lock, or was in a deadlock."""
-_PATIENCE_S, _PAUSE_S = 300.0, 1.0
-"""How long a migration begins again, and how long others go first before each."""
+_ATTEMPTS, _PAUSE_S = 100, 1.0
+"""How often a migration begins, and how long others go first before the next time."""
 _STILL_BLOCKED = (
-    "other transactions used the tables for {:.0f} s, and nothing was changed ({}); pg_stat_activity names the oldest: "
-    "let backups and maintenance end, and run it again"
+    "other transactions used the tables at each of {} attempts, and nothing was changed ({}); pg_stat_activity names "
+    "the oldest: let backups and maintenance end, and run it again"
 )
 
 
@@ -111,7 +111,7 @@ def migrate(admin_conninfo: str, revision: str = "head") -> Migration:
     functions to their files; a downgrade leaves them to the older code.
 
     Everybody waits for a table behind a migration that waits for it. So it waits two seconds for a table that another
-    transaction uses, lets the others pass, and begins again, for five minutes.
+    transaction uses, lets the others pass, and begins again, a hundred times.
 
     Raises:
         DatabaseNotReady: this version of the code does not know the revision.
@@ -124,15 +124,16 @@ def migrate(admin_conninfo: str, revision: str = "head") -> Migration:
     from sqlalchemy.pool import NullPool
 
     engine = create_engine("postgresql+psycopg://", creator=lambda: psycopg.connect(admin_conninfo), poolclass=NullPool)
-    deadline = time.monotonic() + _PATIENCE_S
+    attempt = 0
     while True:
+        attempt += 1
         try:
             return _migrate_once(engine, revision)
         except StatementFailed as error:
             if error.sqlstate not in _BLOCKED:
                 raise
-            if time.monotonic() >= deadline:
-                raise StatementFailed(_STILL_BLOCKED.format(_PATIENCE_S, error), sqlstate=error.sqlstate) from error
+            if attempt >= _ATTEMPTS:
+                raise StatementFailed(_STILL_BLOCKED.format(_ATTEMPTS, error), sqlstate=error.sqlstate) from error
             _LOG.warning(
                 "%s; others go first, and the migration begins again", error, extra={"action": "migration_blocked"}
             )
@@ -145,21 +146,20 @@ def _migrate_once(engine: "SqlEngine", revision: str) -> Migration:
     from sqlalchemy.exc import DBAPIError
 
     with translate_errors(), engine.begin() as connection:
-        connection.execute(text(statement("lock_provisioning")))
-        connection.execute(text(statement("limit_lock_waits")))
-        connection.execute(text(statement("set_owner_role")))
-        connection.execute(text(statement("set_sequential_mode")))
-        before = _current(connection)
         try:
+            connection.execute(text(statement("lock_provisioning")))
+            connection.execute(text(statement("limit_lock_waits")))
+            connection.execute(text(statement("set_owner_role")))
+            connection.execute(text(statement("set_sequential_mode")))
+            before = _current(connection)
             functions = _run(connection, revision, before)
+            if (after := _current(connection)) is not None:
+                connection.exec_driver_sql(_comment(after))
         except CommandError as error:
             raise DatabaseNotReady([f"cannot migrate to {revision!r}: {error}"]) from error
         except DBAPIError as error:
             # SQLAlchemy wraps errors of the driver, and `translate_errors` knows those of the driver.
             raise (error.orig or error) from error
-        after = _current(connection)
-        if after is not None:
-            connection.exec_driver_sql(_comment(after))
         return Migration(before=before, after=after, functions=functions)
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 import psycopg
 from psycopg.rows import class_row, kwargs_row
@@ -24,7 +23,7 @@ from kosmos_rag.engine.fetching import Fetcher
 from kosmos_rag.engine.job_kinds import JobChannel, JobCounts
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.webhooks.metrics import WEBHOOK_DELIVERIES
-from kosmos_rag.webhooks.records import DeadLetter, SubscriberState
+from kosmos_rag.webhooks.records import DeadLetter, SubscriberState, hide_path
 from kosmos_rag.webhooks.settings import SECTION, WebhookSettings
 from kosmos_rag.webhooks.signature import derive_secret, sign
 from kosmos_rag.webhooks.sql import statement
@@ -94,12 +93,6 @@ def read_retry_after(text: str, now: datetime) -> int | None:
     except (ValueError, TypeError, IndexError, OverflowError):
         return None
     return max(0, math.ceil((at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds()))
-
-
-def hide_path(url: str) -> str:
-    """Return a URL without its path and query, which may hold a secret."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}"
 
 
 def build_message(tenant: str, subscriber_id: uuid.UUID, event: Event | DeadLetter) -> tuple[str, str]:

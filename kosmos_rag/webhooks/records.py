@@ -6,8 +6,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any
+from urllib.parse import urlsplit
 
 from kosmos_rag.core.types.serialize import Serializable
+
+
+def hide_path(url: str) -> str:
+    """Return a URL without its path and query, which may hold a secret."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 class SubscriberState(StrEnum):

@@ -1,5 +1,6 @@
 """The routes of subscribers, and the page of the console."""
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Request, Response
@@ -9,8 +10,8 @@ from kosmos_rag.apps.http.console.pages import PageRoute, redirect, render_page
 from kosmos_rag.apps.http.console.sessions import ConsoleOperator
 from kosmos_rag.apps.http.toolkit.dependencies import Administrator, Caller, Operator
 from kosmos_rag.apps.http.toolkit.wing import HttpWing, PageLink
-from kosmos_rag.engine.api_keys import OPERATE
-from kosmos_rag.webhooks.records import DeadLetter, Subscriber
+from kosmos_rag.engine.api_keys import ADMIN, OPERATE
+from kosmos_rag.webhooks.records import DeadLetter, Subscriber, hide_path
 from kosmos_rag.webhooks.store import SubscriberStore
 
 router = APIRouter(tags=["webhooks"])
@@ -80,6 +81,10 @@ def _open(caller: Caller) -> SubscriberStore:
     return SubscriberStore(caller.tenant())
 
 
+def _redact(caller: Caller, subscriber: Subscriber) -> Subscriber:
+    return subscriber if caller.identity.has(ADMIN) else replace(subscriber, url=hide_path(subscriber.url))
+
+
 @router.post("/v1/webhooks", status_code=201)
 async def add(body: SubscriberRequest, caller: Administrator) -> SubscriberAdded:
     """Add a subscriber to the events from now on, and return its secret."""
@@ -92,8 +97,12 @@ async def add(body: SubscriberRequest, caller: Administrator) -> SubscriberAdded
 
 @router.get("/v1/webhooks")
 async def subscribers(caller: Operator) -> SubscriberList:
-    """List the subscribers."""
-    return SubscriberList(subscribers=await caller.run(_open(caller).infos))
+    """List the subscribers.
+
+    Only administrators see the path of an address, which may hold a secret.
+    """
+    subscribers = await caller.run(_open(caller).infos)
+    return SubscriberList(subscribers=[_redact(caller, subscriber) for subscriber in subscribers])
 
 
 @router.delete("/v1/webhooks/{name}", status_code=204)
@@ -136,7 +145,8 @@ async def redeliver(name: Name, body: RedeliveryRequest, caller: Operator) -> Re
 async def page(request: Request, caller: ConsoleOperator) -> Response:
     """Show the subscribers, and the dead letters of each."""
     rows = await caller.run(_list_rows, _open(caller))
-    return render_page(request, "webhooks.html", rows=rows)
+    redacted = [(_redact(caller, subscriber), letters) for subscriber, letters in rows]
+    return render_page(request, "webhooks.html", rows=redacted)
 
 
 @pages.post("/webhooks/{name}/pause")

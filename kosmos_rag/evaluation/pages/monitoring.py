@@ -16,6 +16,7 @@ from kosmos_rag.evaluation.monitor.records import MonitorRun, MonitorState
 _MAX_GROUPS = 30
 """Points of the trend of an experiment."""
 _NO_PROOF = "A reader did not find its own secret, or could not search."
+_NOT_EVALUATED = "The questions could not be evaluated; `kosmos-rag monitor status` has the reason."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,7 +132,7 @@ def build_answer_measures(runs: Sequence[MonitorRun], alerts: Mapping[str, float
             goal=f"at least {alerts.get(measure, 0.0):g}",
             state=_measure_state(series[0], figure, alerts.get(measure, 0.0)),
             last_run=series[0].at,
-            reason=series[0].reason if series[0].state is MonitorState.UNKNOWN else "",
+            reason=_NOT_EVALUATED if series[0].state is MonitorState.UNKNOWN else "",
             trend=build_trend(
                 [
                     Measurement(
@@ -246,7 +247,8 @@ def list_alerts(
                 Alert(
                     name=f"Known answers of {label} {'are below their goal' if below else 'have no verdict'}",
                     since=_since(series),
-                    reason=series[0].reason,
+                    # The stored reason may quote a question, and operators read none.
+                    reason=series[0].reason if below else _NOT_EVALUATED,
                     remedy="Compare the settings and the documents with those of an earlier evaluation:"
                     if below
                     else "Correct the question file that monitor.questions names, and measure again:",

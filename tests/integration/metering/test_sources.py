@@ -229,9 +229,7 @@ def test_usage__without_a_tenant_sends_no_refused_statement(
     settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     with _metered(settings) as (engine, meter):
-        acme = engine.tenant("acme")
-        acme.ingest(LEAVE)
-        acme.erase_all()
+        acme = engine.tenant("acme", subject="ann")
         with caplog.at_level(logging.DEBUG, "kosmos_rag"):
             for _ in range(3):
                 acme.search("leave")
@@ -240,6 +238,37 @@ def test_usage__without_a_tenant_sends_no_refused_statement(
         (rows,) = meter._waiting.values()
         assert {(row.quantity, row.amount) for row in rows} >= {("questions", 3)}
         assert len(rows) == len({(row.hour, row.quantity, row.model) for row in rows})
+        assert {row.subject for row in rows} == {None}  # an erased name would come back with a new tenant
+
+
+def test_usage__of_an_erased_tenant_is_dropped(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
+    with _metered(settings) as (engine, meter):
+        acme = engine.tenant("acme", subject="ann")
+        acme.ingest(LEAVE)
+        meter.flush()
+        acme.search("leave")
+        acme.erase_all()
+        meter.flush()
+        assert not meter._waiting
+        assert "rows of usage were dropped: their tenant was erased" in caplog.text
+
+
+def test_usage__of_tenants_without_documents_is_dropped_before_that_of_others(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with _metered(settings) as (engine, meter):
+        acme, absent = engine.tenant("acme"), engine.tenant("absent")
+        acme.ingest(LEAVE)
+        meter.flush()
+        acme.search("leave")
+        absent.search("leave")
+        with monkeypatch.context() as patch:
+            patch.setattr(meter, "_write_rows", lambda: None)
+            meter.flush()
+            rows = {owner.name: len(rows) for owner, rows in meter._waiting.items()}
+            patch.setattr("kosmos_rag.metering.meter._MAX_WAITING", rows["acme"])
+            meter.flush()
+            assert [owner.name for owner in meter._waiting] == ["acme"]
 
 
 def test_usage__of_a_tenant_without_documents_is_dropped_and_counted_after_a_day(
@@ -253,7 +282,7 @@ def test_usage__of_a_tenant_without_documents_is_dropped_and_counted_after_a_day
         with meter.charge(_reader("acme")):
             record(Quantity.QUESTIONS, 2)
         meter.flush()
-        assert "1 rows of usage were dropped: their tenant had no document for a day" in caplog.text
+        assert "1 rows of usage were dropped: their tenant was erased, or had no document for a day" in caplog.text
         engine.tenant("acme").ingest(LEAVE)
         meter.flush()
         assert _totals(engine, since=datetime.now(UTC) - timedelta(days=3))["questions"] == 2

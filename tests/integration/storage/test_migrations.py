@@ -226,7 +226,7 @@ def test_upgrade__that_waits_for_a_table_lets_questions_pass(database: DatabaseS
 def test_upgrade__that_waits_for_a_table_in_vain_changes_nothing(
     database: DatabaseSettings, later_revision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(migrate_module, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(migrate_module, "_ATTEMPTS", 1)
     with _used_table(database.admin_url or ""), pytest.raises(StatementFailed, match="other transactions used the"):
         set_up(database)
     assert set_up(database).before == REVISION

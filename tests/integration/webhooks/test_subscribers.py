@@ -206,6 +206,15 @@ def test_bodies__are_checked(served: Running) -> None:
         assert client.get("/v1/webhooks").json() == {"subscribers": []}
 
 
+def test_path_of_an_address__is_shown_to_administrators_alone(served: Running, store: SubscriberStore) -> None:
+    store.add("chat", "http://127.0.0.1/services/T0/s3cr3t")
+    for scope, is_shown in (("operate", False), ("admin", True)):
+        with visitor(served, scope) as console, served.client(served.key(scope, scope)) as client:
+            for page in (console.get("/webhooks").text, client.get("/v1/webhooks").text):
+                assert "http://127.0.0.1" in page
+                assert ("s3cr3t" in page) is is_shown
+
+
 def test_page_and_doctor__show_a_dead_letter_and_send_it_again(
     served: Running, engine: Engine, store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver
 ) -> None:

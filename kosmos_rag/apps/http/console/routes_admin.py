@@ -189,12 +189,13 @@ async def jobs(
     (before,) = (None,) if cursor is None else decode_cursor(cursor, uuid.UUID)
     rows = await caller.run(find, states=states, kinds=shown_kinds, before=before, limit=_JOBS_PER_PAGE + 1)
     page = rows[:_JOBS_PER_PAGE]
-    others = [job for job in page if job.id not in {entry.id for entry in failed}]
+    others = [caller.redact_job(job) for job in page if job.id not in {entry.id for entry in failed}]
+    retryable = {JobState.DEAD, JobState.CANCELLED} if caller.identity.has(INGEST) else {JobState.DEAD}
     unfinished = {JobState.SCHEDULED, JobState.QUEUED, JobState.RUNNING}
     return render_page(
         request,
         "jobs.html",
-        failed=failed,
+        failed=[caller.redact_job(job) for job in failed],
         others=others,
         next_page=encode_cursor(str(page[-1].id)) if len(rows) > _JOBS_PER_PAGE else None,
         more_failed=state is None and len(failed) == _JOBS_PER_PAGE,
@@ -204,7 +205,7 @@ async def jobs(
         remedy=remedy,
         describe_kind=describe_kind,
         unfinished=unfinished,
-        retryable={JobState.DEAD, JobState.CANCELLED},
+        retryable=retryable,
         unclaimed=await caller.run(caller.tenant().jobs.count_unclaimed),
         unreadable=await caller.run(caller.scope(None).list_unreadable),
         refused=await caller.run(caller.tenant().jobs.list_refused_sources),
@@ -219,7 +220,7 @@ async def states(
 ) -> JobPage:
     """Return the states of several jobs for a script."""
     result = await caller.run(caller.tenant().jobs.find, ids=ids, limit=len(ids))
-    return JobPage(jobs=result, next=None)
+    return JobPage(jobs=[caller.redact_job(job) for job in result], next=None)
 
 
 @router.post("/jobs/{job_id}/cancel")

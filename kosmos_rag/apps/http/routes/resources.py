@@ -40,7 +40,7 @@ from kosmos_rag.core.types import (
     SourceDocument,
     Stats,
 )
-from kosmos_rag.engine.api_keys import OPERATE
+from kosmos_rag.engine.api_keys import INGEST, OPERATE
 from kosmos_rag.engine.job_kinds import OPERATORS_ONLY, SYNC
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.engine.uploads import StoredUpload
@@ -342,7 +342,10 @@ async def jobs(
     scope = caller.collection(collection)
     rows = await caller.run(queue.find, states=state, collection=scope, before=before, limit=limit + 1)
     page = rows[:limit]
-    return JobPage(jobs=page, next=encode_cursor(str(page[-1].id)) if len(rows) > limit else None)
+    return JobPage(
+        jobs=[caller.redact_job(row) for row in page],
+        next=encode_cursor(str(page[-1].id)) if len(rows) > limit else None,
+    )
 
 
 @router.get("/v1/jobs/{job_id}", tags=["jobs"])
@@ -351,7 +354,7 @@ async def job(job_id: uuid.UUID, caller: JobManager) -> JobInfo:
     rows = await caller.run(caller.tenant().jobs.find, ids=[job_id])
     if not rows:
         raise NotFound("there is no such job")
-    return rows[0]
+    return caller.redact_job(rows[0])
 
 
 @router.post("/v1/jobs/{job_id}/cancel", tags=["jobs"])
@@ -369,9 +372,10 @@ async def cancel(job_id: uuid.UUID, caller: JobManager) -> JobsChanged:
 async def retry(job_id: uuid.UUID, caller: JobManager) -> JobsChanged:
     """Queue a dead or cancelled job again.
 
-    Any other stays as it is.
+    Any other stays as it is. A cancelled one may be of a deleted document, so this needs the scope ingest.
     """
-    await job(job_id, caller)
+    if (await job(job_id, caller)).state is JobState.CANCELLED:
+        caller.identity.require(INGEST)
     return JobsChanged(jobs=await caller.run(caller.tenant().jobs.retry, [job_id]))
 
 

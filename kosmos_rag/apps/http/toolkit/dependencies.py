@@ -14,7 +14,7 @@ from kosmos_rag.apps.auth.identity import Identity
 from kosmos_rag.apps.errors import NotAuthenticated, TooManyRequests
 from kosmos_rag.apps.http.toolkit.service import Service
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.core.types import is_text
+from kosmos_rag.core.types import JobInfo, is_text
 from kosmos_rag.engine.api_keys import ADMIN, INGEST, KEY_SUBJECT, OPERATE, READ
 from kosmos_rag.engine.tenant import Tenant
 
@@ -59,6 +59,13 @@ class Caller:
         Without one, open the default collection of its key, or all. Raises RequestError on a malformed collection.
         """
         return self.tenant(self.collection(collection), read_your_writes=read_your_writes)
+
+    def redact_job(self, job: JobInfo) -> JobInfo:
+        """Return a job without its error to those who manage no documents.
+
+        The error may quote a document: model servers repeat what they refuse.
+        """
+        return job if self.identity.has(INGEST) else replace(job, error=None)
 
     async def run(self, call: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a call of the library in one slot of the tenant.

@@ -6,6 +6,7 @@ import uuid
 from collections.abc import Iterable
 from html import unescape
 
+import psycopg
 import pytest
 
 from kosmos_rag import SourceDocument
@@ -153,6 +154,31 @@ def test_operator__sees_jobs_and_figures_and_no_text(served: Running) -> None:
             assert client.request(method, path, json=body).status_code == 403, path
         for path in ("/v1/jobs", "/v1/usage", "/v1/webhooks"):
             assert client.get(path).status_code == 200, path
+
+
+def test_operator__sees_jobs_that_failed_without_their_errors(served: Running) -> None:
+    """A model server repeats the text that it refuses, and the error of the job quotes it."""
+    jobs = served.tenant().jobs
+    failed, cancelled = (jobs.enqueue(SourceDocument(source=name, data=b"x")) for name in ("a.md", "b.md"))
+    jobs.cancel([cancelled])
+    with psycopg.connect(served.service.engine.sync_engine.database.admin_conninfo, autocommit=True) as connection:
+        connection.execute(
+            "UPDATE kosmos.jobs SET state = 'dead', finished_at = now(), code = 'text_refused', "
+            "error = 'refused: salary of Ann' WHERE id = %s",
+            [failed],
+        )
+    key = served.key("operators", OPERATE)
+    with served.client(key) as client, visitor(served, OPERATE) as console, visitor(served, INGEST) as manager:
+        for path in ("/v1/jobs", f"/v1/jobs/{failed}"):
+            assert "salary" not in client.get(path).text
+            assert "text_refused" in client.get(path).text
+        assert "salary" not in console.get("/jobs").text + console.get(f"/jobs/states?id={failed}").text
+        assert "salary of Ann" in manager.get("/jobs").text
+        # A cancelled job may be of a document that somebody has deleted.
+        assert client.post(f"/v1/jobs/{cancelled}/retry").status_code == 403
+        assert f"/jobs/{cancelled}/retry" not in console.get("/jobs").text
+        assert f"/jobs/{cancelled}/retry" in manager.get("/jobs").text
+        assert client.post(f"/v1/jobs/{failed}/retry").json() == {"jobs": [str(failed)]}
 
 
 def test_view__shows_what_the_reader_may_read_and_changes_nothing(served: Running) -> None:

@@ -137,7 +137,7 @@ def test_alerts__are_of_the_latest_verdicts_and_begin_with_their_series() -> Non
         _recall(6, 0.99),
     ]
     questions = [
-        _run(5, UNKNOWN, MonitorKind.QUESTIONS, **KNOWN, reason="no such file"),
+        _run(5, UNKNOWN, MonitorKind.QUESTIONS, **KNOWN, reason="the question 'Was Ann dismissed?' occurs twice"),
         _run(4, ALARM, MonitorKind.QUESTIONS, set="other", recall_at_10=0.1, mrr=0.1),
         _run(3, OK, MonitorKind.QUESTIONS, **KNOWN, recall_at_10=1.0, mrr=1.0),
     ]
@@ -151,6 +151,10 @@ def test_alerts__are_of_the_latest_verdicts_and_begin_with_their_series() -> Non
         ("Known answers of other are below their goal", 4),
     ]
     assert alerts[1].remedy.startswith("The repair was skipped")
+    measures = build_answer_measures(questions, {})
+    assert not any(
+        "Ann" in reason for reason in [*(alert.reason for alert in alerts), *(measure.reason for measure in measures)]
+    )
     assert list_alerts("acme", recall[3:], questions[2:], []) == []
 
 
