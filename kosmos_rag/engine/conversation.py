@@ -67,7 +67,7 @@ class TurnReader:
     def _number(
         self, number: int, chunk_ids: Sequence[uuid.UUID], hits: Mapping[uuid.UUID, Passage]
     ) -> ContextPassage | None:
-        """Return the passage of some chunks with its number; None if one of them cannot be read."""
+        """Return the passage of some chunks with its number; None if one is unreadable."""
         members = [hits[chunk_id] for chunk_id in chunk_ids if chunk_id in hits]
         if not members or len(members) < len(chunk_ids):
             return None

@@ -72,11 +72,11 @@ def find_stale_labels(tenant: Tenant, questions: Sequence[Question]) -> list[Sta
 
 def drop_gone_labels(questions: Sequence[Question], stale: Sequence[StaleLabel]) -> tuple[Question, ...]:
     """Return the questions without labels that are gone, and without questions that have no other."""
-    gone = {(label.question, label.location) for label in stale if label.problem == "gone"}
+    absent = {(label.question, label.location) for label in stale if label.problem == "gone"}
     remaining = (
         replace(
             question,
-            locations=tuple(location for location in question.locations if (question.id, location) not in gone),
+            locations=tuple(location for location in question.locations if (question.id, location) not in absent),
         )
         for question in questions
     )
