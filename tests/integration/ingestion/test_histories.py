@@ -6,7 +6,7 @@ import re
 import sqlite3
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ GROUPS = ("staff", "hr")
 STEPS = 12
 HISTORIES = examples(200).max_examples
 KINDS = ("confluence cloud", "confluence data_center", "jira cloud", "jira data_center", "json_lines", "sql")
+Conditions = tuple[tuple[frozenset[str], frozenset[str]], ...]
+"""Users and groups of each condition."""
 _TOKEN = re.compile(r"token[0-9]+x")
 
 
@@ -55,7 +57,7 @@ class World(ABC):
         groups = {name for name in GROUPS if self.chance.random() < 0.4}
         return {"users": self.pick() if self.chance.random() < 0.5 else set(), "groups": groups}
 
-    def satisfies(self, person: str, users: set[str], groups: set[str]) -> bool:
+    def satisfies(self, person: str, users: Collection[str], groups: Collection[str]) -> bool:
         return person in users or any(person in self.groups[group] for group in groups)
 
     def principals(self, person: str) -> tuple[str, ...]:
@@ -73,6 +75,10 @@ class World(ABC):
     @abstractmethod
     def list_texts(self) -> Mapping[str, tuple[str, set[str]]]:
         """Return the text of each document, and who may read it now, by the name of the document."""
+
+    @abstractmethod
+    def find_conditions(self, name: str) -> Conditions:
+        """Return the conditions of a document now."""
 
     @abstractmethod
     def spec(self) -> dict[str, Any]:
@@ -123,13 +129,17 @@ class ConfluenceWorld(World):
         for page in self.site.content.values():
             if page.status != "current":
                 continue
-            chain = [page, *self.site.list_ancestors(page)]
-            conditions = [(above.users, above.groups) for above in chain if above.users or above.groups]
-            space = self.site.spaces[page.space]
-            conditions.append((space.users, space.groups))
+            source = f"confluence://kb/{page.id}"
+            conditions = self.find_conditions(source)
             readers = {name for name in PEOPLE if all(self.satisfies(name, *condition) for condition in conditions)}
-            texts[f"confluence://kb/{page.id}"] = page.body, readers
+            texts[source] = page.body, readers
         return texts
+
+    def find_conditions(self, name: str) -> Conditions:
+        page = self.site.content[name.rpartition("/")[2]]
+        chain = [above for above in (page, *self.site.list_ancestors(page)) if above.users or above.groups]
+        subjects = [*chain, self.site.spaces[page.space]]
+        return tuple((frozenset(subject.users), frozenset(subject.groups)) for subject in subjects)
 
     def spec(self) -> dict[str, Any]:
         access = _access(self.site, "confluence") | {"spaces": ["ENG", "OPS"]}
@@ -175,16 +185,24 @@ class JiraWorld(World):
     def list_texts(self) -> Mapping[str, tuple[str, set[str]]]:
         texts = {}
         for issue in self.site.issues.values():
-            conditions = [self.site.projects["ENG"]]
-            if issue.level:  # Data Center does not show who is in a level
-                conditions.append(self.site.levels.get(issue.level, []) if self.site.is_cloud else [])
-            readers = {name for name in PEOPLE if all(self.holds(name, holders) for holders in conditions)}
-            texts[f"jira://kb/{issue.id}"] = issue.description, readers
+            source = f"jira://kb/{issue.id}"
+            conditions = self.find_conditions(source)
+            readers = {name for name in PEOPLE if all(self.satisfies(name, *condition) for condition in conditions)}
+            texts[source] = issue.description, readers
         return texts
 
-    def holds(self, person: str, holders: list[dict[str, Any]]) -> bool:
-        users = {holder["name"] for holder in holders if holder["type"] == "user"}
-        return self.satisfies(person, users, {holder["name"] for holder in holders if holder["type"] == "group"})
+    def find_conditions(self, name: str) -> Conditions:
+        issue = self.site.issues[name.rpartition("/")[2]]
+        holders = [self.site.projects["ENG"]]
+        if issue.level:  # Data Center does not show who is in a level
+            holders.append(self.site.levels.get(issue.level, []) if self.site.is_cloud else [])
+        return tuple(
+            (
+                frozenset(holder["name"] for holder in condition if holder["type"] == "user"),
+                frozenset(holder["name"] for holder in condition if holder["type"] == "group"),
+            )
+            for condition in holders
+        )
 
     def spec(self) -> dict[str, Any]:
         access = _access(self.site, "jira") | {"projects": ["ENG"]}
@@ -228,6 +246,9 @@ class ExportWorld(World):
             connection.execute("CREATE TABLE IF NOT EXISTS article (id TEXT PRIMARY KEY, text TEXT)")
             connection.executemany("INSERT OR REPLACE INTO article VALUES (?, ?)", self.rows.items())
 
+    def find_conditions(self, name: str) -> Conditions:
+        return ((frozenset(self.list_texts()[name][1]), frozenset()),)
+
     def list_texts(self) -> Mapping[str, tuple[str, set[str]]]:
         prefix = "kb/docs.jsonl#" if self.kind == "json_lines" else "sql://kb/"
         return {prefix + row: (text, self.readers[row]) for row, text in self.rows.items()}
@@ -265,6 +286,8 @@ class History:
         """All texts of each document: who may read a page or an issue sees what it said before."""
         self.allowed: dict[str, set[str]] = defaultdict(set)
         """Who could ever read a text at the source."""
+        self.conditions: dict[str, set[Conditions]] = defaultdict(set)
+        """Conditions under which a text could be read: a later member of a group meets them until the next pass."""
         self.granted: dict[str, set[str]] = {}
         """Readers of each document by the last pass of an export."""
         self.waiting: list[SourceDocument] = []
@@ -320,10 +343,19 @@ class History:
             self.past[name].add(_read(text))
             for token in self.past[name]:
                 self.allowed[token] |= readers
+                self.conditions[token].add(self.world.find_conditions(name))
         for person in PEOPLE:
             for source, token in self.read_as(person).items():
-                granted = self.allowed[token] if self.world.is_live else self.granted.get(source, set())
-                assert person in granted, f"{person} reads {token} of {source}"
+                granted = (
+                    self.is_allowed(person, token) if self.world.is_live else person in self.granted.get(source, ())
+                )
+                assert granted, f"{person} reads {token} of {source}"
+
+    def is_allowed(self, person: str, token: str) -> bool:
+        return person in self.allowed[token] or any(
+            all(self.world.satisfies(person, *condition) for condition in conditions)
+            for conditions in self.conditions[token]
+        )
 
 
 def _read(text: str) -> str:
