@@ -54,6 +54,7 @@ TABLES = {
     "schema.transfer": r"the question's database: R-precision of tables \| [\d.]+",
     "schema.tuning": r"held out  chosen +database_first [\d.]+",
     "service": r'"targets": \{',
+    "sources": r"sql_version +30 documents +[\d.]+ CPU s +[\d.]+ MB read +0 loaded",
     "start": r"\| from the file cache \|( [\d.]+ \|){5}",
     "slo": r"retrieval, P50 +[\d.e+]+ ms +100 +> 200",
     "walk": r"\| search, by the database \|( \d+ \|){4}",
