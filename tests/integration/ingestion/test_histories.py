@@ -21,7 +21,7 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.variants import changed
 from tests.property_examples import examples
 from tests.unit.ingestion.sources.atlassian_site import TOKEN
-from tests.unit.ingestion.sources.confluence_site import ConfluenceSite, Space
+from tests.unit.ingestion.sources.confluence_site import ConfluenceSite, Content, Space
 from tests.unit.ingestion.sources.jira_site import JiraSite
 
 PEOPLE = ("ann", "ben", "cem", "eve")
@@ -138,7 +138,7 @@ class ConfluenceWorld(World):
     def find_conditions(self, name: str) -> Conditions:
         page = self.site.content[name.rpartition("/")[2]]
         chain = [above for above in (page, *self.site.list_ancestors(page)) if above.users or above.groups]
-        subjects = [*chain, self.site.spaces[page.space]]
+        subjects: list[Content | Space] = [*chain, self.site.spaces[page.space]]
         return tuple((frozenset(subject.users), frozenset(subject.groups)) for subject in subjects)
 
     def spec(self) -> dict[str, Any]:
