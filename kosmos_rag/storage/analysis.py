@@ -13,8 +13,6 @@ from kosmos_rag.core.text.analysis import index_text
 from kosmos_rag.core.text.compounds import find_parts
 from kosmos_rag.storage.binary import array, batches
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tsvectors import encode_tsvectors, locate_lexemes
-from kosmos_rag.storage.word_analysis import WordBatch, read_caches, send_definitions
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,95 +35,62 @@ class Analysis:
         return np.bincount(self.rows, weights=self.frequencies, minlength=len(self.tsvectors)).astype(np.intp)
 
 
-_MIN_TEXTS = 32
-"""Texts from which on it pays to ask for the definition of the text search configuration first."""
-
-
-class PendingAnalysis:
-    """Texts on their way through the analysis."""
-
-    def __init__(self, connection: psycopg.Connection, texts: Sequence[str], languages: Sequence[str]) -> None:
-        definitions = send_definitions(connection, languages) if len(texts) >= _MIN_TEXTS else None
-        self._connection = connection
-        self._languages = languages
-        self._texts = [index_text(text) for text in texts]
-        self._added = [
-            f"{accented_words(text)} {find_parts(text, language)}".strip()
-            for text, language in zip(texts, languages, strict=True)
-        ]
-        caches = read_caches(connection, definitions) if definitions is not None else {}
-        self._batches: list[tuple[list[int], WordBatch]] = []
-        by_words: set[int] = set()
-        for language, cache in caches.items():
-            numbers = [number for number in range(len(texts)) if self._has_words(number, language)]
-            if numbers and (batch := cache.send(connection, [self._texts[number] for number in numbers])) is not None:
-                self._batches.append((numbers, batch))
-                by_words.update(numbers)
-        self._whole = [number for number in range(len(texts)) if number not in by_words]
-        self._cursors = self._send_whole(self._whole)
-
-    def _has_words(self, number: int, language: str) -> bool:
-        # The parser reads a tag with the white space in it. Added words take their positions after the text.
-        return self._languages[number] == language and not self._added[number] and "<" not in self._texts[number]
-
-    def _send_whole(self, numbers: Sequence[int]) -> list[psycopg.Cursor]:
-        columns = {"texts": self._texts, "languages": self._languages, "added": self._added}
-        selected = {name: [column[number] for number in numbers] for name, column in columns.items()}
-        return [
-            self._connection.cursor(binary=True).execute(
-                statement("analyse"),
-                {name: array(self._connection, "text", column) for name, column in columns.items()},
-            )
-            for columns in batches(selected)
-        ]
-
-    def read(self) -> Analysis:
-        """Wait for the result."""
-        tsvectors: list[bytes] = [b""] * len(self._texts)
-        oversized = []
-        for numbers, batch in self._batches:
-            entries, is_oversized = batch.read()
-            encoded = encode_tsvectors(entries, len(numbers))
-            if len(numbers) == len(self._texts) and not is_oversized.any():
-                return Analysis(
-                    tsvectors=encoded,
-                    vocabulary=[lexeme.decode() for lexeme in entries.vocabulary],
-                    rows=entries.rows,
-                    lexemes=entries.lexemes,
-                    frequencies=entries.frequencies,
-                )
-            for number, tsvector in zip(numbers, encoded, strict=True):
-                tsvectors[number] = tsvector
-            oversized += [numbers[at] for at in np.flatnonzero(is_oversized).tolist()]
-        for numbers, cursors in ((self._whole, self._cursors), (oversized, self._send_whole(oversized))):
-            rows = (tsvector for cursor in cursors for (tsvector,) in cursor.fetchall())
-            for number, tsvector in zip(numbers, rows, strict=True):
-                tsvectors[number] = tsvector
-        return parse_tsvectors(tsvectors)
-
-
-def send_texts(connection: psycopg.Connection, texts: Sequence[str], languages: Sequence[str]) -> PendingAnalysis:
+def send_texts(connection: psycopg.Connection, texts: Sequence[str], languages: Sequence[str]) -> list[psycopg.Cursor]:
     """Send texts for analysis; needs no lock.
 
-    In a pipeline the server analyses while the client continues.
+    `read_analysis` waits for the result. In a pipeline the server analyses while the client continues.
 
     Args:
         connection: any connection to the database.
         texts: texts to analyse.
         languages: text search configuration of each text.
     """
-    return PendingAnalysis(connection, texts, languages)
+    cursors = []
+    analysed = {
+        "texts": [index_text(text) for text in texts],
+        "languages": list(languages),
+        "added": [
+            f"{accented_words(text)} {find_parts(text, language)}".strip()
+            for text, language in zip(texts, languages, strict=True)
+        ],
+    }
+    for columns in batches(analysed):
+        values = {name: array(connection, "text", column) for name, column in columns.items()}
+        cursors.append(connection.cursor(binary=True).execute(statement("analyse"), values))
+    return cursors
+
+
+def read_analysis(cursors: Sequence[psycopg.Cursor]) -> Analysis:
+    """Read the result of `send_texts`."""
+    return parse_tsvectors([tsvector for cursor in cursors for (tsvector,) in cursor.fetchall()])
 
 
 def parse_tsvectors(tsvectors: list[bytes]) -> Analysis:
-    """Parse tsvectors in binary form, as `tsvectorsend` of PostgreSQL writes them."""
-    places = locate_lexemes(tsvectors)
-    lexemes = places.read_lexemes()
+    """Parse tsvectors in binary form, as `tsvectorsend` of PostgreSQL writes them.
+
+    A tsvector is the number of lexemes (4 bytes), then for each lexeme its text, a NUL, the number of its positions
+    (2 bytes) and the positions (2 bytes each), big-endian. The start of a lexeme follows from the one before, so this
+    vectorises over the tsvectors: it reads the first lexeme of all, then the second one, and so on.
+    """
+    packed = b"".join(tsvectors)
+    data = np.frombuffer(packed, dtype=np.uint8)
+    zeros = np.flatnonzero(data == 0)
+    sizes = np.array([len(tsvector) for tsvector in tsvectors], dtype=np.intp)
+    stops = np.cumsum(sizes)
+    starts_at = stops - sizes + 4
+    entries = [np.empty((4, 0), dtype=np.intp)]
+    while len(rows := np.flatnonzero(starts_at < stops)):
+        ends = zeros[np.searchsorted(zeros, starts_at[rows])]
+        positions = data[ends + 1].astype(np.intp) << 8 | data[ends + 2]
+        entries.append(np.stack([rows, starts_at[rows], ends, positions]))
+        starts_at[rows] = ends + 3 + 2 * positions
+    rows, starts, ends, frequencies = np.hstack(entries)
+    lexemes = [packed[start:end] for start, end in zip(starts.tolist(), ends.tolist(), strict=True)]
     numbers = {lexeme: number for number, lexeme in enumerate(sorted(set(lexemes)))}
     return Analysis(
         tsvectors=tsvectors,
         vocabulary=[lexeme.decode() for lexeme in numbers],
-        rows=places.rows,
+        rows=rows,
         lexemes=np.fromiter(map(numbers.__getitem__, lexemes), dtype=np.intp, count=len(lexemes)),
-        frequencies=places.frequencies,
+        frequencies=frequencies,
     )

@@ -119,13 +119,8 @@ def _halfvecs(vectors: Sequence[NDArray[np.floating]]) -> bytes:
 
     Dimensions and a reserved word, then the values.
     """
-    if not len(vectors):
-        return b""
-    values = np.asarray(vectors)
-    framed = np.empty((len(values), 4 + values.shape[1]), dtype=">i2")
-    framed[:, :4] = 0, 4 + 2 * values.shape[1], values.shape[1], 0  # the length has four bytes
-    framed[:, 4:] = values.astype(">f2").view(">i2")
-    return framed.tobytes()
+    head = np.array([len(vectors[0]), 0], dtype=">i2").tobytes() if len(vectors) else b""
+    return _frame([head + vector.astype(">f2").tobytes() for vector in vectors])
 
 
 ENCODERS: dict[str, Callable[[Any], bytes]] = {

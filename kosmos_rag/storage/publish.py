@@ -23,7 +23,7 @@ from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.text import bm25
 from kosmos_rag.core.types import EVERYONE, PERMISSION_FEED, Chunk, EventType, LineBox, Note
 from kosmos_rag.storage import lexical_statistics
-from kosmos_rag.storage.analysis import Analysis, send_texts
+from kosmos_rag.storage.analysis import Analysis, read_analysis, send_texts
 from kosmos_rag.storage.binary import Array, array, array_literal, batches, pack_numbers
 from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.filter_terms import replace_filter_terms
@@ -132,10 +132,10 @@ def publish(
     ]
     # In a pipeline the client continues while the server works, and waits where it reads a result.
     with connection.pipeline():
-        pending = send_texts(connection, texts, languages)
+        analysis_cursors = send_texts(connection, texts, languages)
         chunks = _encode(connection, _chunk_columns(documents), _CHUNK_TYPES)
         embeddings = {key: _encode(connection, _vectors(documents, key), _VECTOR_TYPES) for key in space_ids}
-        analysis = pending.read()
+        analysis = read_analysis(analysis_cursors)
         analysed: dict[str, list[Any]] = {"tsv": analysis.tsvectors, "length": analysis.lengths.tolist()}
         chunks = _merge(chunks, _encode(connection, analysed, _ANALYSED_TYPES))
         # The lock comes last: other writers of the collection wait from here to the commit.

@@ -33,31 +33,6 @@ SELECT CASE WHEN t.added = '' THEN a.terms
  CROSS JOIN LATERAL (SELECT to_tsvector(t.language::regconfig, t.text) AS terms OFFSET 0) a
  ORDER BY t.number
 
--- name: word_analysers
--- Returns the definitions of the text search configurations that analyse a text word by word: they change with each change
--- of a configuration or a dictionary. Another parser, a dictionary of another kind (a thesaurus joins words), or one that
--- drops the word after each analysed word, excludes a configuration.
-SELECT l.language,
-       string_agg(concat_ws(':', c.xmin, m.maptokentype, m.mapseqno, m.xmin, d.oid, d.xmin), ' '
-                  ORDER BY m.maptokentype, m.mapseqno)
-  FROM unnest(%(languages)s::text[]) AS l (language)
-  JOIN pg_catalog.pg_ts_config c ON c.oid = l.language::regconfig
-  JOIN pg_catalog.pg_ts_parser p ON p.oid = c.cfgparser
-  JOIN pg_catalog.pg_ts_config_map m ON m.mapcfg = c.oid
-  JOIN pg_catalog.pg_ts_dict d ON d.oid = m.mapdict
-  JOIN pg_catalog.pg_ts_template t ON t.oid = d.dicttemplate
- WHERE p.prsname = 'default' AND p.prsnamespace = 'pg_catalog'::regnamespace
- GROUP BY l.language
-HAVING bool_and(t.tmplname IN ('simple', 'snowball', 'synonym', 'ispell')
-                AND t.tmplnamespace = 'pg_catalog'::regnamespace)
-   AND length(to_tsvector(l.language::regconfig, 'kosmosrag')) = 1
-
--- name: analyse_words
--- Returns the tsvector of each word with another word after it, which tells how many positions the word takes.
-SELECT to_tsvector(%(language)s::regconfig, u.word || ' kosmosrag')
-  FROM unnest(%(words)b::text[]) WITH ORDINALITY AS u (word, number)
- ORDER BY u.number
-
 -- name: lexeme_ids
 -- Returns ids of lexemes that exist for other access control lists: a lexeme has one id in a collection.
 SELECT DISTINCT l.lexeme, l.id
