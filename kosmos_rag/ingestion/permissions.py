@@ -5,8 +5,7 @@ Nothing is parsed or embedded.
 
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from dataclasses import dataclass, replace
 from itertools import groupby
 
 import psycopg
@@ -69,7 +68,8 @@ class PermissionSync:
     ) -> PermissionReport:
         """Read the feed, then write the changes in batches.
 
-        A pass may be repeated.
+        A pass may be repeated. One that documents were published in is repeated at once, as far as the feed names new
+        readers of them: what it had read was older than their text.
 
         Documents that lose a principal come first. A document that the feed named once and names no more is readable
         by nobody.
@@ -84,8 +84,18 @@ class PermissionSync:
             IngestionError: code `superseded`; a later pass of the feed has started.
             ConfigError, DatabaseError: the feed, or the database, cannot be reached.
         """
+        report, withheld = self._run_pass(tenant, collection, spec, before_batch)
+        if not withheld:
+            return report
+        again, _ = self._run_pass(tenant, collection, spec, before_batch)
+        return replace(again, changed=report.changed + again.changed)
+
+    def _run_pass(
+        self, tenant: TenantRef, collection: str, spec: PermissionFeedSpec, before_batch: Callable[[], None]
+    ) -> tuple[PermissionReport, int]:
+        """Make one pass; also return how many documents lack new readers until the next one."""
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
-            current = FeedPass.start(connection, tenant, collection, spec.name, now=datetime.now(UTC))
+            current = FeedPass.start(connection, tenant, collection, spec.name)
         permissions = read_feed(spec, self._settings)
         acls = {
             document_id(tenant.id, collection, source): (source, acl) for source, acl in permissions.resolve().items()
@@ -93,23 +103,24 @@ class PermissionSync:
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             stored = current.load_permissions(connection)
         plan = _plan(current, stored, acls, _find_files(tenant, collection, stored))
-        changed = 0
+        results = []
         for batch in plan.batches():
             before_batch()
             with self._database.worker.transaction_with_events(tenant.id, [EVERYONE]) as (connection, events):
                 entries = {key: plan.entries[key] for key in batch if key in plan.entries}
-                changed += current.update_permissions(connection, batch, entries=entries, events=events)
+                results.append(current.update_permissions(connection, batch, entries=entries, events=events))
         before_batch()
-        changed += self._finish(tenant, current, plan.unnamed)
-        return PermissionReport(
+        results.append(self._finish(tenant, current, plan.unnamed))
+        report = PermissionReport(
             documents=len(acls),
-            changed=changed,
+            changed=sum(changed for changed, _ in results),
             unnamed=len(plan.unnamed.intersection(stored.documents)),
             unknown_containers=tuple(permissions.unknown_containers()[:MAX_REPORTED_CONTAINERS]),
         )
+        return report, sum(withheld for _, withheld in results)
 
-    def _finish(self, tenant: TenantRef, current: FeedPass, unnamed: Collection[uuid.UUID]) -> int:
-        """End the pass, and return how many parts of files have another acl now.
+    def _finish(self, tenant: TenantRef, current: FeedPass, unnamed: Collection[uuid.UUID]) -> tuple[int, int]:
+        """End the pass, and return how many parts of files have another acl, and how many lack new readers.
 
         Parts that were published since the pass began have the earlier acl of their file. An entry of a file stays
         while the collection has parts of the file: it decides about the parts that come.
@@ -119,10 +130,10 @@ class PermissionSync:
             files = _find_files(tenant, current.collection, stored)
             acls = _decide_parts(files, {key: acl for key, (_, acl) in stored.feeds.items()})
             acls = {key: acl for key, acl in acls.items() if stored.documents[key][0] != acl}
-            changed = current.update_permissions(connection, acls, entries={}, events=events) if acls else 0
+            result = current.update_permissions(connection, acls, entries={}, events=events) if acls else (0, 0)
             current.delete_unnamed(connection, set(unnamed).difference(files.values()))
-            current.finish(connection, now=datetime.now(UTC))
-        return changed
+            current.finish(connection)
+        return result
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

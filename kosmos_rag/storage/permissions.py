@@ -8,23 +8,25 @@ Nothing is parsed or embedded: chunks keep their ids, sequence numbers, vectors 
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, LiteralString, Self
 
 import psycopg
 
 from kosmos_rag.core.errors import IngestionError
-from kosmos_rag.core.types import EventType
+from kosmos_rag.core.types import EVERYONE, EventType
 from kosmos_rag.storage import lexical_statistics
 from kosmos_rag.storage.binary import Array, array, array_literal, batches
 from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.filter_terms import replace_filter_terms
 from kosmos_rag.storage.lexical_statistics import Acl, CollectionStatistics, Move
 from kosmos_rag.storage.sql import statement
-from kosmos_rag.storage.tenants import TenantRef, ensure_tenant
+from kosmos_rag.storage.tenants import TenantRef, ensure_tenant, read_server_time
 
 VECTOR_ROWS = 512
 """Vectors of one statement: to insert them into an hnsw index again takes milliseconds each."""
+
+_EARLIEST = datetime.min.replace(tzinfo=UTC)
 
 NOBODY: Acl = ()
 """No principal is in it: only the worker role, which reads all rows of a tenant, sees such a document."""
@@ -60,11 +62,11 @@ class FeedPass:
     feed: str
     """Name of the feed."""
     generation: int
+    started_at: datetime
+    """Time of the server, as those of publications are."""
 
     @classmethod
-    def start(
-        cls, connection: psycopg.Connection, owner: TenantRef, collection: str, feed: str, *, now: datetime
-    ) -> Self:
+    def start(cls, connection: psycopg.Connection, owner: TenantRef, collection: str, feed: str) -> Self:
         """Start a pass of a feed.
 
         An earlier one that is still running changes nothing any more.
@@ -72,17 +74,17 @@ class FeedPass:
         Args:
             connection: connection of the worker role, with the tenant set.
             collection: collection of the documents; it is created where missing.
-            now: time of the start.
         """
+        now = read_server_time(connection)
         ensure_tenant(connection, owner, collection, None, now=now)
         values = {"tenant_id": owner.id, "collection": collection, "feed": feed, "now": now}
         row = connection.execute(statement("start_permission_feed"), values).fetchone()
         assert row is not None, "an upsert returns its row"
-        return cls(tenant_id=owner.id, collection=collection, feed=feed, generation=row[0])
+        return cls(tenant_id=owner.id, collection=collection, feed=feed, generation=row[0], started_at=now)
 
-    def finish(self, connection: psycopg.Connection, *, now: datetime) -> None:
+    def finish(self, connection: psycopg.Connection) -> None:
         """Record when the pass ended."""
-        connection.execute(statement("finish_permission_feed"), {**self._scope, "now": now})
+        connection.execute(statement("finish_permission_feed"), {**self._scope, "now": read_server_time(connection)})
 
     def load_permissions(self, connection: psycopg.Connection) -> StoredPermissions:
         """Read the permissions and the documents of the collection."""
@@ -124,12 +126,14 @@ class FeedPass:
         *,
         entries: Mapping[uuid.UUID, Acl],
         events: EventBuffer,
-    ) -> int:
+    ) -> tuple[int, int]:
         """Write the permissions of a batch in the caller's transaction.
 
-        Returns how many documents have another acl now.
+        Returns how many documents have another acl now, and how many lack new readers until the next pass.
 
-        Readers see the previous permissions of the whole batch until the caller's transaction commits.
+        Readers see the previous permissions of the whole batch until the caller's transaction commits. A document whose
+        text was published after the pass had begun gets no new readers: the feed may have been read before they lost
+        the permission, and the text is newer.
 
         Args:
             connection: connection of the worker role, with the tenant set.
@@ -146,7 +150,7 @@ class FeedPass:
         self._require_latest(connection)
         assert statistics is not None, "a feed has a collection"
         connection.execute(statement("upsert_permissions"), {**scope, **_columns(connection, entries)})
-        return _change_acls(connection, scope, statistics, acls, events)
+        return _change_acls(connection, scope, statistics, acls, events, narrow_from=self.started_at)
 
     @property
     def _scope(self) -> dict[str, Any]:
@@ -193,7 +197,9 @@ def write_acls(
     values = {**scope, "document_ids": list(acls)}
     feeds = {row[0] for row in connection.execute(statement("permissions_of_documents"), values).fetchall()}
     own_acls = {key: acl for key, acl in acls.items() if key not in feeds}
-    return _change_acls(connection, scope, statistics, own_acls, events, only_narrow=only_narrow)
+    narrow_from = _EARLIEST if only_narrow else None
+    changed, _ = _change_acls(connection, scope, statistics, own_acls, events, narrow_from=narrow_from)
+    return changed
 
 
 def find_other_acls(
@@ -203,7 +209,7 @@ def find_other_acls(
     values = {"tenant_id": tenant_id, **_columns(connection, acls)}
     rows = connection.execute(statement("documents_with_other_acl"), values).fetchall() if acls else []
     ids = list(acls)
-    return [ids[number - 1] for number, _, _ in rows]
+    return [ids[number - 1] for number, *_ in rows]
 
 
 def _change_acls(
@@ -213,27 +219,29 @@ def _change_acls(
     acls: Mapping[uuid.UUID, Acl],
     events: EventBuffer,
     *,
-    only_narrow: bool = False,
-) -> int:
+    narrow_from: datetime | None,
+) -> tuple[int, int]:
+    """Change acls, and return how many changed, and how many documents lack new readers.
+
+    Args:
+        narrow_from: documents whose text was published since get no new reader; None for no such documents.
+    """
     values = {**scope, **_columns(connection, acls)}
     rows = connection.execute(statement("documents_with_other_acl"), values).fetchall()
     batch = list(acls.items())
-    moves = [(batch[number - 1], version_id, tuple(before)) for number, version_id, before in rows]
-    changes = [
-        _AclChange(
-            id=key,
-            version_id=version_id,
-            move=Move(before=before, after=tuple(name for name in before if name in acl) if only_narrow else acl),
-        )
-        for (key, acl), version_id, before in moves
-    ]
-    changes = [change for change in changes if change.move.after != change.move.before]
+    changes, withheld = [], 0
+    for number, version_id, stored, published_at in rows:
+        (key, acl), before = batch[number - 1], tuple(stored)
+        after = acl if narrow_from is None or published_at < narrow_from else _narrow(before, acl)
+        withheld += after != acl
+        if after != before:
+            changes.append(_AclChange(id=key, version_id=version_id, move=Move(before=before, after=after)))
     if changes:
         _move(connection, scope, statistics, changes)
         events.add(
             scope["collection"], EventType.PERMISSIONS_CHANGED, [{"document_id": change.id} for change in changes]
         )
-    return len(changes)
+    return len(changes), withheld
 
 
 def _move(
@@ -270,6 +278,13 @@ def _move(
         connection.execute(statement("update_unsegmented_acls"), values)
         connection.execute(statement("update_embedding_acls"), values)
     lexical_statistics.move_counts(connection, scope, statistics, counts, moves)
+
+
+def _narrow(before: Acl, after: Acl) -> Acl:
+    """Return the principals of the new acl that may read now."""
+    if EVERYONE in after:
+        return before
+    return after if EVERYONE in before else tuple(principal for principal in after if principal in before)
 
 
 def _columns(connection: psycopg.Connection, acls: Mapping[uuid.UUID, Acl]) -> dict[str, Array]:

@@ -228,6 +228,9 @@ class Model:
                 acls.add(NOBODY)
             if not self._was_stored_since(source, each, earlier):
                 acls.add(publication.acl)
+        if any(not each.succeeded for each in latest):
+            # A pass only takes readers from what is published while it runs, and gives new ones when it repeats itself.
+            acls |= {acl & other for acl in acls for other in acls}
         return acls
 
     def _was_erased_since(self, source: str, passes: Sequence[FeedPass]) -> bool:

@@ -89,8 +89,8 @@ DELETE FROM kosmos.document_permissions p
        OFFSET 0)
 
 -- name: documents_with_other_acl
--- Documents of a batch whose acl is not the new one: row number of the batch, version, acl.
-SELECT u.number, v.id, d.acl
+-- Documents of a batch whose acl is not the new one: row number of the batch, version, acl, time of the publication.
+SELECT u.number, v.id, d.acl, v.created_at
   FROM unnest(%(document_ids)b::uuid[], %(acls)b::text[]) WITH ORDINALITY AS u (id, acl, number)
  CROSS JOIN LATERAL (
        SELECT n.id, n.acl, n.version
@@ -98,7 +98,7 @@ SELECT u.number, v.id, d.acl
         WHERE n.tenant_id = %(tenant_id)s AND n.id = u.id
        OFFSET 0) d
  CROSS JOIN LATERAL (
-       SELECT n.id
+       SELECT n.id, n.created_at
          FROM kosmos.document_versions n
         WHERE n.tenant_id = %(tenant_id)s AND n.document_id = d.id AND n.number = d.version
        OFFSET 0) v

@@ -19,6 +19,7 @@ from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.types import EVERYONE, PERMISSION_FEED
 from kosmos_rag.ingestion import permissions as sync
 from kosmos_rag.ingestion.document import document_id
+from kosmos_rag.ingestion.permission_feed import read_feed
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage import lexical_statistics
@@ -193,6 +194,62 @@ def test_changed_text__is_for_those_whom_its_source_names_until_the_next_pass(
     assert _sources(engine, tenant_name, EVERYONE) == set()
 
 
+@pytest.mark.parametrize("published", [True, False], ids=["known before", "new"])
+def test_text__that_is_published_during_a_pass_gets_no_reader_by_what_the_pass_had_read(
+    engine: Engine, write: Write, tenant_name: str, monkeypatch: pytest.MonkeyPatch, published: bool
+) -> None:
+    scope = engine.tenant(tenant_name)
+    feed = write({"space": ["ann", "ben"]}, {"a": ["space"], "b": ["space"]})
+    if published:
+        scope.ingest([_document("a", "churn report")])
+        scope.sync_permissions(feed)
+    passes: list[set[str]] = []
+
+    def read_before_the_restriction(*arguments: Any) -> Any:
+        read = read_feed(*arguments)
+        if not passes:
+            write({"space": ["ann", "ben"], "page": ["ben"]}, {"a": ["page"], "b": ["space"]})
+            scope.ingest([_document("a", "a secret churn report", readers=("ben",))])
+        passes.append(_sources(engine, tenant_name, "ann"))
+        return read
+
+    monkeypatch.setattr(sync, "read_feed", read_before_the_restriction)
+    results = _watch(engine, tenant_name, monkeypatch)
+    scope.sync_permissions(feed)
+    assert (len(passes), set().union(*passes, *results)) == (2, set())
+    assert _sources(engine, tenant_name, "ann") == set()
+    assert _sources(engine, tenant_name, "ben") == {"a"}
+
+
+def _watch(engine: Engine, name: str, monkeypatch: pytest.MonkeyPatch) -> list[set[str]]:
+    """Return a list that gets what `ann` reads after each pass."""
+    results: list[set[str]] = []
+    run_pass = sync.PermissionSync._run_pass
+
+    def run_and_look(*arguments: Any) -> Any:
+        result = run_pass(*arguments)
+        results.append(_sources(engine, name, "ann"))
+        return result
+
+    monkeypatch.setattr(sync.PermissionSync, "_run_pass", run_and_look)
+    return results
+
+
+def test_pass__takes_readers_from_text_that_is_published_meanwhile(
+    engine: Engine, write: Write, tenant_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scope = engine.tenant(tenant_name)
+    scope.sync_permissions(write({"space": ["ann", "ben"]}, {"a": ["space"]}))
+
+    def read_and_publish(*arguments: Any) -> Any:
+        scope.ingest([_document("a", "churn report")])
+        return read_feed(*arguments)
+
+    monkeypatch.setattr(sync, "read_feed", read_and_publish)
+    assert scope.sync_permissions(write({"space": ["ben"]}, {"a": ["space"]})).changed == 1
+    assert [_sources(engine, tenant_name, name) for name in ("ann", "ben")] == [set(), {"a"}]
+
+
 def test_document__has_the_feed_or_an_acl(engine: Engine, tenant_name: str) -> None:
     report = engine.tenant(tenant_name).ingest([_document("a", "churn", acl=(PERMISSION_FEED, "ann"))])
     assert "alone, or leave it out" in report.failed[0].message
@@ -250,7 +307,7 @@ def test_malformed_feed__is_refused_by_line_and_field_and_nothing_is_changed(
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({}, "kind must be one of json_lines, rclone, sql"),
+        ({}, "kind must be one of confluence, jira, json_lines, rclone, sql"),
         ({"kind": "json_lines", "path": "a"}, "permission feed of kind json_lines: name is missing"),
         ({"kind": "json_lines", "name": "a b", "path": "a"}, 'name is "a b"'),
         ({"kind": "json_lines", "name": "a", "path": "a", "prefix": ""}, "prefix is not a key of it"),
@@ -296,7 +353,9 @@ def test_earlier_pass__that_is_still_running_writes_nothing(engine: Engine, writ
     scope.sync_permissions(write({"space": ["ann"]}, {"page-0": ["space"]}))
     scope.sync_permissions(write({"space": ["ben"]}, {"page-0": ["space"]}))
     owner = tenant(tenant_name)
-    earlier = FeedPass(tenant_id=owner.id, collection="default", feed="wiki", generation=1)
+    earlier = FeedPass(
+        tenant_id=owner.id, collection="default", feed="wiki", generation=1, started_at=datetime.now(UTC)
+    )
     (document,) = engine.tenant(tenant_name, principals=("ben",)).documents()
     with (
         pytest.raises(IngestionError, match="was started again") as raised,
@@ -322,7 +381,7 @@ def test_later_pass__waits_for_what_an_earlier_one_writes(engine: Engine, write:
     key = document_id(owner.id, "default", "page")
     worker = engine.database.worker
     with worker.transaction(owner.id, [EVERYONE]) as connection:
-        earlier = FeedPass.start(connection, owner, "default", "wiki", now=datetime.now(UTC))
+        earlier = FeedPass.start(connection, owner, "default", "wiki")
     with ThreadPoolExecutor(1) as executor, worker.transaction(owner.id, [EVERYONE]) as connection:
         lexical_statistics.lock_collection(connection, earlier._scope)
         earlier._require_latest(connection)
