@@ -20,7 +20,7 @@ from kosmos_rag.ingestion.sources.spec import JiraAccess, JiraPermissions
 
 PAGE = 100
 """Results of one page of a listing."""
-READER_FIELDS = "project,security,reporter,assignee"
+READER_FIELDS = "project,security,issuerestriction,reporter,assignee"
 """Fields of an issue that decide who may read it."""
 _OF_ISSUE = ("reporter", "assignee")
 """Holders of a permission that are a field of the issue."""
@@ -67,6 +67,8 @@ class IssueAt(NamedTuple):
     """Key."""
     level: str | None
     """Id of its security level."""
+    is_restricted: bool
+    """Whether only roles of a team-managed project see it."""
     people: Mapping[str, Readers]
     """The users of fields that a permission may name."""
 
@@ -79,6 +81,7 @@ class IssueAt(NamedTuple):
             id=str(issue["id"]),
             project=fields["project"]["key"],
             level=str(security["id"]) if security else None,
+            is_restricted=_is_restricted(fields.get("issuerestriction")),
             people={
                 name: frozenset(read_users([fields[name]] if fields.get(name) else [], is_cloud=is_cloud))
                 for name in _OF_ISSUE
@@ -118,8 +121,10 @@ class JiraReaders:
         """Return the principals that may read an issue. Raises SourceError.
 
         Who may browse the project, and is in the security level of the issue. Of a level whose members the account may
-        not see, nobody is.
+        not see, nobody is. An issue that a team-managed project restricts has no readers.
         """
+        if issue.is_restricted:
+            return frozenset()
         if issue.project not in self._browsers:
             self._browsers[issue.project] = self._find_browsers(issue.project)
         conditions = [self._browsers[issue.project].of_issue(issue)]
@@ -238,6 +243,12 @@ def list_readers(spec: JiraPermissions, settings: IngestionSettings) -> Iterator
             principals = readers.resolve(at) if at.project in spec.projects else frozenset[str]()
             for name in names:
                 yield name, principals
+
+
+def _is_restricted(restriction: Any) -> bool:
+    """Return whether the field `issuerestriction` names anybody; a field of another form does."""
+    listed = restriction.get("issuerestrictions") if isinstance(restriction, Mapping) else None
+    return any(listed.values()) if isinstance(listed, Mapping) else bool(restriction)
 
 
 def name_attachments(prefix: str, issue: Mapping[str, Any]) -> dict[str, str]:

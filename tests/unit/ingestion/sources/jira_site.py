@@ -1,6 +1,7 @@
 """A Jira for tests, in Atlassian's cloud or as Data Center."""
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -20,6 +21,7 @@ class Issue:
     summary: str = ""
     description: str = ""
     level: str | None = None
+    restriction: dict[str, Any] | None = None
     reporter: str = "ann"
     assignee: str | None = None
     comments: list[dict[str, Any]] = field(default_factory=list)
@@ -47,6 +49,8 @@ class JiraSite(Site):
     """Users and groups by role."""
     issues: dict[str, Issue] = field(default_factory=dict)
     unindexed: set[str] = field(default_factory=set)
+    indexed: dict[str, Issue] = field(default_factory=dict)
+    """Issues as the search still shows them, where it is behind."""
     drops: int = 0
     """Results that a page has fewer than it should, at the end."""
     anonymous: set[str] = field(default_factory=set)
@@ -153,7 +157,7 @@ class JiraSite(Site):
             raise Refused(400)
         since = self.now() - 60 * int(match["minutes"]) if match["minutes"] else 0.0
         results = [
-            self.describe(issue)
+            self.describe(self.indexed.get(issue.id, issue), parameters["fields"][0].split(","))
             for issue in sorted(self.issues.values(), key=lambda issue: int(issue.id))
             if issue.project == match["project"] and issue.updated >= since and not issue.archived
             and issue.id not in self.unindexed
@@ -170,9 +174,9 @@ class JiraSite(Site):
         issue = self.issues.get(identifier)
         if issue is None or issue.project not in self.projects:
             raise NotFound
-        return self.describe(issue)
+        return self.describe(issue, parameters["fields"][0].split(","))
 
-    def describe(self, issue: Issue) -> dict[str, Any]:
+    def describe(self, issue: Issue, fields_of: Sequence[str] | None = None) -> dict[str, Any]:
         updated = datetime.fromtimestamp(issue.updated, UTC).isoformat()
         fields = {
             "summary": issue.summary, "description": issue.description, "updated": updated,
@@ -183,8 +187,10 @@ class JiraSite(Site):
                 {"id": key, "filename": name, "size": len(data), "content": "https://elsewhere.example.org/file"}
                 for key, (name, data) in issue.files.items()
             ],
-            "archiveddate": updated if issue.archived else None,
+            "archiveddate": updated if issue.archived else None, "issuerestriction": issue.restriction,
         }  # fmt: skip
+        if fields_of is not None:
+            fields = {name: value for name, value in fields.items() if name in fields_of}
         rendered = {"description": issue.description}
         return {"id": issue.id, "key": issue.key, "fields": fields, "renderedFields": rendered}
 

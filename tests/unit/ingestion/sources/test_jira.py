@@ -203,6 +203,22 @@ def test_security_level__narrows_the_readers(site: JiraSite, readers: Readers) -
         assert acls["10"] == acls["11"] == acls["12"] == ()
 
 
+@pytest.mark.parametrize(
+    ("restriction", "is_restricted"),
+    [
+        ({"issuerestrictions": {}, "shouldDisplay": True}, False),
+        ({"issuerestrictions": {"projectrole": []}, "shouldDisplay": True}, False),
+        ({"issuerestrictions": {"projectrole": [{"id": "10002"}]}, "shouldDisplay": True}, True),
+        ({"restrictions": ["10002"]}, True),
+    ],
+)
+def test_issue__that_a_team_managed_project_restricts_has_no_readers(
+    site: JiraSite, readers: Readers, restriction: dict[str, Any], is_restricted: bool
+) -> None:
+    site.put("10", summary="a", restriction=restriction)
+    assert readers() == {"10": () if is_restricted else ("group:staff",)}
+
+
 def test_scheme__that_the_account_may_not_read_makes_issues_unreadable(site: JiraSite, readers: Readers) -> None:
     site.put("10", summary="a")
     site.faults.append(fail("permissionscheme", status=403))
