@@ -61,6 +61,14 @@ class AtlassianClient:
     def get(self, path: str, **parameters: Parameter) -> Any:
         """Return the JSON at a path of the site. Raises SourceError."""
         data = self.download(f"{path}?{urlencode(parameters, doseq=True)}" if parameters else path)
+        return self._parse(path, data)
+
+    def query(self, path: str, document: object) -> Any:
+        """Send JSON to a path of the site, and return the JSON of its answer. Raises SourceError."""
+        url = f"{self._access.url}/{path}"
+        return self._parse(path, self._repeat(lambda: self._fetcher.query(url, document)))
+
+    def _parse(self, path: str, data: bytes) -> Any:
         try:
             return json.loads(data)
         except ValueError as error:
@@ -137,9 +145,13 @@ class AtlassianClient:
     def download(self, path: str) -> bytes:
         """Return what is at a path of the site. Raises SourceError."""
         url = f"{self._access.url}/{path}"
+        return self._repeat(lambda: self._fetcher.fetch(url))
+
+    def _repeat(self, request: Callable[[], bytes]) -> bytes:
+        """Send a request until the site can answer it. Raises SourceError."""
         for wait_s in (*_WAITS_S, None):
             try:
-                return self._fetcher.fetch(url)
+                return request()
             except SourceError as error:
                 if isinstance(error, StatusError) and error.status == _SIGN_IN:
                     raise self.refused_error() from error

@@ -3,6 +3,7 @@
 It checks hosts and addresses, follows few redirects, and bounds time and size.
 """
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -178,6 +179,21 @@ class Fetcher:
         def send(until: float, client: "httpx.Client") -> Receipt:
             with self._send(client, "POST", url, until, headers, body) as response:
                 return Receipt(status=response.status_code, retry_after=response.headers.get("retry-after", ""))
+
+        return self._run_with_timeout(url, send)
+
+    def query(self, url: str, document: object) -> bytes:
+        """Send JSON to a URL, and return the body of the answer. Raises SourceError.
+
+        Redirects are not followed.
+        """
+        body = json.dumps(document).encode()
+
+        def send(until: float, client: "httpx.Client") -> bytes:
+            headers = {**self._headers, "Content-Type": "application/json"}
+            with self._send(client, "POST", url, until, headers, body) as response:
+                _require_success(url, response.status_code, response.headers.get("retry-after", ""))
+                return read_limited(_until_deadline(response.iter_raw(), until), url, max_bytes=self._max_bytes)
 
         return self._run_with_timeout(url, send)
 

@@ -2,11 +2,12 @@
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
+from itertools import islice
 from typing import Any, NamedTuple, Self
 
 from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.errors import SourceError
-from kosmos_rag.ingestion.sources.atlassian import AtlassianClient, is_hidden, translate_form_errors
+from kosmos_rag.ingestion.sources.atlassian import AtlassianClient, is_hidden, require_list, translate_form_errors
 from kosmos_rag.ingestion.sources.atlassian_readers import (
     ANYONE,
     Readers,
@@ -18,6 +19,7 @@ from kosmos_rag.ingestion.sources.atlassian_readers import (
 )
 from kosmos_rag.ingestion.sources.spec import JiraAccess, JiraPermissions
 
+_BULK_FETCH = "rest/api/3/issue/bulkfetch"
 PAGE = 100
 """Results of one page of a listing."""
 READER_FIELDS = "project,security,issuerestriction,reporter,assignee"
@@ -57,6 +59,22 @@ class Jira:
             yield from self.client.list_counted("rest/api/2/search", "issues", jql=jql, fields=fields, maxResults=PAGE)
             return
         yield from self.client.list_by_token("rest/api/2/search/jql", "issues", jql=jql, fields=fields, maxResults=PAGE)
+
+    def list_issues(self, project: str, fields: str) -> Iterator[dict[str, Any]]:
+        """Yield the issues of a project as they are now. Raises SourceError.
+
+        The search index of the cloud may be behind: there it only tells which issues a project has.
+        """
+        jql = f'project = "{project}" order by key'
+        if not self.is_cloud:
+            yield from self.search(jql, fields)
+            return
+        identifiers = (str(issue["id"]) for issue in self.search(jql, "project"))
+        while batch := list(islice(identifiers, PAGE)):
+            answer = self.client.query(_BULK_FETCH, {"issueIdsOrKeys": batch, "fields": fields.split(",")})
+            if answer.get("issueErrors"):
+                raise SourceError("unavailable", f"Jira cannot show some of {len(batch)} issues now; try again later")
+            yield from require_list(answer, "issues", _BULK_FETCH)
 
 
 class IssueAt(NamedTuple):
@@ -236,7 +254,7 @@ def list_readers(spec: JiraPermissions, settings: IngestionSettings) -> Iterator
     with translate_form_errors(spec.url):
         issues: dict[str, tuple[IssueAt, list[str]]] = {}
         for key in jira.list_projects():
-            for issue in jira.search(f'project = "{key}" order by key', f"{READER_FIELDS},attachment"):
+            for issue in jira.list_issues(key, f"{READER_FIELDS},attachment"):
                 names = [f"{jira.prefix}{issue['id']}", *name_attachments(jira.prefix, issue).values()]
                 issues[issue["id"]] = IssueAt.read(issue, is_cloud=jira.is_cloud), names
         for at, names in issues.values():

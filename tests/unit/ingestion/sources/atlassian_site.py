@@ -32,10 +32,15 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
     server: "_Server"
 
+    def do_POST(self) -> None:
+        self._answer(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+
     def do_GET(self) -> None:
+        self._answer(parse_qs(urlsplit(self.path).query))
+
+    def _answer(self, parameters: Parameters) -> None:
         site = self.server.site
         parts = urlsplit(self.path)
-        parameters = parse_qs(parts.query)
         site.requests.append(self.path)
         try:
             is_signed_in = self._check_token(site)

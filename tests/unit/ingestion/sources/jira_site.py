@@ -72,6 +72,7 @@ class JiraSite(Site):
             self.routes |= {
                 "rest/api/2/issuesecurityschemes/7/members": "list_level_members",
                 "rest/api/2/search/jql": "search",
+                "rest/api/3/issue/bulkfetch": "fetch_issues",
                 "rest/api/2/user": "get_user",
                 "rest/api/2/attachment/content/(.+)": "download",
             }
@@ -157,8 +158,8 @@ class JiraSite(Site):
             raise Refused(400)
         since = self.now() - 60 * int(match["minutes"]) if match["minutes"] else 0.0
         results = [
-            self.describe(self.indexed.get(issue.id, issue), parameters["fields"][0].split(","))
-            for issue in sorted(self.issues.values(), key=lambda issue: int(issue.id))
+            self.describe(issue, parameters["fields"][0].split(","))
+            for issue in sorted({**self.issues, **self.indexed}.values(), key=lambda issue: int(issue.id))
             if issue.project == match["project"] and issue.updated >= since and not issue.archived
             and issue.id not in self.unindexed
         ]  # fmt: skip
@@ -175,6 +176,11 @@ class JiraSite(Site):
         if issue is None or issue.project not in self.projects:
             raise NotFound
         return self.describe(issue, parameters["fields"][0].split(","))
+
+    def fetch_issues(self, *, parameters: Parameters) -> Any:
+        issues = [self.issues.get(identifier) for identifier in parameters["issueIdsOrKeys"]]
+        shown = [issue for issue in issues if issue and issue.project in self.projects]
+        return {"issues": [self.describe(issue, parameters["fields"]) for issue in shown], "issueErrors": []}
 
     def describe(self, issue: Issue, fields_of: Sequence[str] | None = None) -> dict[str, Any]:
         updated = datetime.fromtimestamp(issue.updated, UTC).isoformat()

@@ -1,6 +1,7 @@
 """Issues, comments and attachments of a Jira, and who may read them."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -217,6 +218,28 @@ def test_issue__that_a_team_managed_project_restricts_has_no_readers(
 ) -> None:
     site.put("10", summary="a", restriction=restriction)
     assert readers() == {"10": () if is_restricted else ("group:staff",)}
+
+
+def test_level__that_the_search_does_not_show_yet_narrows_the_readers(site: JiraSite, readers: Readers) -> None:
+    if not site.is_cloud:
+        pytest.skip("Data Center updates its index with the issue")
+    site.levels = {"9": [{"type": "user", "name": "cem"}]}
+    for number in range(10, 18):
+        site.indexed[str(number)] = replace(site.put(str(number), summary="a"))
+    site.put("10", level="9")
+    site.issues["11"].project = "OPS"
+    del site.issues["12"]
+    acls = readers()
+    assert (acls["10"], acls["13"]) == ((site.principal("cem"),), ("group:staff",))
+    assert acls.keys() == {"10", *map(str, range(13, 18))}
+    site.projects["OPS"] = []
+    acls = readers()
+    assert acls["11"] == ()
+    site.faults.append(fail("bulkfetch", times=1, status=429, Retry_After="0"))
+    assert readers() == acls
+    site.faults[:] = [fail("bulkfetch", status=400)]
+    with pytest.raises(SourceError):
+        readers()
 
 
 def test_scheme__that_the_account_may_not_read_makes_issues_unreadable(site: JiraSite, readers: Readers) -> None:
