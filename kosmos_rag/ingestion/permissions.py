@@ -120,7 +120,7 @@ class PermissionSync:
         return report, sum(withheld for _, withheld in results)
 
     def _finish(self, tenant: TenantRef, current: FeedPass, unnamed: Collection[uuid.UUID]) -> tuple[int, int]:
-        """End the pass, and return how many parts of files have another acl, and how many lack new readers.
+        """End the pass, and decide about the parts of files. The result is that of `update_permissions`.
 
         Parts that were published since the pass began have the earlier acl of their file. An entry of a file stays
         while the collection has parts of the file: it decides about the parts that come.

@@ -64,7 +64,7 @@ class AtlassianClient:
         return self._parse(path, data)
 
     def query(self, path: str, document: object) -> Any:
-        """Send JSON to a path of the site, and return the JSON of its answer. Raises SourceError."""
+        """Send JSON to a path, and return the JSON of the answer. Raises SourceError."""
         url = f"{self._access.url}/{path}"
         return self._parse(path, self._repeat(lambda: self._fetcher.query(url, document)))
 

@@ -26,6 +26,8 @@ _LISTED_FIELDS = "project,updated,attachment"
 _SHOWN_FIELDS = ("issuetype", "status", "priority")
 _ISSUE = re.compile(r"[0-9]{1,20}")
 _MAX_COMMENTS = 100
+_SERVICE_DESK = "service_desk"
+_COMMENT_PROPERTY = "sd.public.comment"
 
 
 class JiraSpec(NamedReaders, JiraAccess):
@@ -120,7 +122,9 @@ class JiraSource:
         parts = [f"<p>{escape(words)}</p>"] if words else []
         parts.append((issue.get("renderedFields") or {}).get("description") or "")
         if self._spec.comments:
-            parts += self._read_comments(identifier)
+            # A project of an unknown type may be a service desk.
+            is_desk = fields["project"].get("projectTypeKey", _SERVICE_DESK) == _SERVICE_DESK
+            parts += self._read_comments(identifier, is_desk=is_desk)
         metadata = {
             **values,
             "key": issue["key"],
@@ -132,16 +136,17 @@ class JiraSource:
         document = self._spec.document(entry.source, "".join(parts).encode(), title=title, metadata=metadata)
         return replace(document, media_type=media_types.HTML)
 
-    def _read_comments(self, issue: str) -> list[str]:
+    def _read_comments(self, issue: str, *, is_desk: bool) -> list[str]:
         """Return the comments that everybody sees who sees the issue.
 
         Those for a role or a group, and internal ones of a service desk, are left out.
         """
         path = f"rest/api/2/issue/{issue}/comment"
+        expand = "renderedBody,properties"
         comments = [
             f"<p>{escape((comment.get('author') or {}).get('displayName') or '?')}:</p>{comment['renderedBody']}"
-            for comment in self._client.list_counted(path, "comments", maxResults=_MAX_COMMENTS, expand="renderedBody")
-            if not comment.get("visibility") and comment.get("jsdPublic", True) is True
+            for comment in self._client.list_counted(path, "comments", maxResults=_MAX_COMMENTS, expand=expand)
+            if not comment.get("visibility") and not _is_internal(comment, is_desk=is_desk)
         ]
         return ["<h2>Comments</h2>", *comments] if comments else []
 
@@ -222,6 +227,19 @@ def _describe(issue: Mapping[str, Any]) -> dict[str, Any]:
         for file in issue["fields"].get("attachment") or ()
     ]
     return {"updated": issue["fields"]["updated"], "files": files}
+
+
+def _is_internal(comment: Mapping[str, Any], *, is_desk: bool) -> bool:
+    """Return whether only the agents of a service desk see a comment.
+
+    The cloud says so in a field, and Data Center in a property. Without both, a comment of a service desk is internal.
+    """
+    properties = {entry["key"]: entry["value"] for entry in comment.get("properties") or ()}
+    signs = [comment["jsdPublic"] is not True] if "jsdPublic" in comment else []
+    if _COMMENT_PROPERTY in properties:
+        value = properties[_COMMENT_PROPERTY]
+        signs.append(not isinstance(value, Mapping) or str(value.get("internal")).lower() != "false")
+    return any(signs) if signs else is_desk
 
 
 def _count_minutes(elapsed_s: float) -> int:

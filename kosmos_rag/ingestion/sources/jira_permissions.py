@@ -63,7 +63,7 @@ class Jira:
     def list_issues(self, project: str, fields: str) -> Iterator[dict[str, Any]]:
         """Yield the issues of a project as they are now. Raises SourceError.
 
-        The search index of the cloud may be behind: there it only tells which issues a project has.
+        The search index of the cloud may be behind: there it only names the issues of a project.
         """
         jql = f'project = "{project}" order by key'
         if not self.is_cloud:

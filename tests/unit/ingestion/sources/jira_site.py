@@ -51,6 +51,7 @@ class JiraSite(Site):
     unindexed: set[str] = field(default_factory=set)
     indexed: dict[str, Issue] = field(default_factory=dict)
     """Issues as the search still shows them, where it is behind."""
+    project_type: str = "software"
     drops: int = 0
     """Results that a page has fewer than it should, at the end."""
     anonymous: set[str] = field(default_factory=set)
@@ -179,14 +180,15 @@ class JiraSite(Site):
 
     def fetch_issues(self, *, parameters: Parameters) -> Any:
         issues = [self.issues.get(identifier) for identifier in parameters["issueIdsOrKeys"]]
-        shown = [issue for issue in issues if issue and issue.project in self.projects]
-        return {"issues": [self.describe(issue, parameters["fields"]) for issue in shown], "issueErrors": []}
+        visible = [issue for issue in issues if issue and issue.project in self.projects]
+        return {"issues": [self.describe(issue, parameters["fields"]) for issue in visible], "issueErrors": []}
 
     def describe(self, issue: Issue, fields_of: Sequence[str] | None = None) -> dict[str, Any]:
         updated = datetime.fromtimestamp(issue.updated, UTC).isoformat()
+        project = {"key": issue.project, "projectTypeKey": self.project_type}
         fields = {
             "summary": issue.summary, "description": issue.description, "updated": updated,
-            "project": {"key": issue.project}, "security": {"id": issue.level} if issue.level else None,
+            "project": project, "security": {"id": issue.level} if issue.level else None,
             "reporter": self.user(issue.reporter), "assignee": self.user(issue.assignee) if issue.assignee else None,
             "status": {"name": issue.status} if issue.status else None, "issuetype": None, "labels": issue.labels,
             "attachment": [
@@ -201,8 +203,21 @@ class JiraSite(Site):
         return {"id": issue.id, "key": issue.key, "fields": fields, "renderedFields": rendered}
 
     def list_comments(self, identifier: str, *, parameters: Parameters) -> Any:
-        comments = [{"author": self.user("ann"), **comment} for comment in self.issues[identifier].comments]
+        comments = [
+            self.describe_comment(comment, parameters["expand"][0]) for comment in self.issues[identifier].comments
+        ]
         return self.page(comments, "comments", parameters)
+
+    def describe_comment(self, comment: dict[str, Any], expand: str) -> dict[str, Any]:
+        """Return a comment; its key `internal` is a field in the cloud, and a property in Data Center."""
+        described = {"author": self.user("ann"), **comment}
+        internal = described.pop("internal", None)
+        if self.is_cloud:
+            described["jsdPublic"] = not internal
+        elif "properties" in expand.split(","):
+            value = {"key": "sd.public.comment", "value": {"internal": internal}}
+            described["properties"] = [] if internal is None else [value]
+        return described
 
     def download(self, identifier: str, *, parameters: Parameters) -> bytes:
         for issue in self.issues.values():

@@ -70,8 +70,8 @@ def test_issue__is_read_with_the_comments_that_all_its_readers_see(
         comments=[
             {"renderedBody": "<p>Still.</p>"},
             {"renderedBody": "<p>for a role</p>", "visibility": {"type": "role", "value": "Developers"}},
-            {"renderedBody": "<p>internal</p>", "jsdPublic": False},
-            {"renderedBody": "<p>to the customer</p>", "jsdPublic": True},
+            {"renderedBody": "<p>internal</p>", "internal": True},
+            {"renderedBody": "<p>to the customer</p>", "internal": False},
             {"renderedBody": "<p>on the next page</p>"},
         ],
     )  # fmt: skip
@@ -87,6 +87,18 @@ def test_issue__is_read_with_the_comments_that_all_its_readers_see(
     assert (issue.title, issue.metadata["link"]) == ("ENG-10 It rains", f"{site.url}/browse/ENG-10")
     assert source().load(entries["10/5/log ä.txt"]).data == b"drip"
     assert source(comments=False).load(entries["10"]).data == b"<p>Open, wind</p><p>Since noon.</p>"
+
+
+def test_comment__of_a_service_desk_is_read_if_the_site_says_that_customers_see_it(
+    site: JiraSite, source: Callable[..., Source]
+) -> None:
+    site.project_type = "service_desk"
+    comments = [{"renderedBody": "a", "internal": True}, {"renderedBody": "b", "internal": False}]
+    site.put("10", summary="It rains", comments=[*comments, {"renderedBody": "c"}])
+    entries, _ = _list(source())
+    author = "<p>ann:</p>"
+    expected = f"<h2>Comments</h2>{author}b" + (f"{author}c" if site.is_cloud else "")
+    assert source().load(entries["10"]).data.decode() == expected
 
 
 def test_second_pass__asks_for_changes_alone(site: JiraSite, source: Callable[..., Source]) -> None:
