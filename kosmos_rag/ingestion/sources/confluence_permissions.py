@@ -182,9 +182,10 @@ class ConfluenceReaders:
         for kind, read in (("user", read_users), ("group", read_groups)):
             listed = operation["restrictions"][kind]
             results = listed["results"]
+            # Of subjects that the account may not see, the site names only the number.
+            is_restricted |= bool(results or listed.get("size") or (listed.get("_links") or {}).get("next"))
             path = f"rest/api/content/{identifier}/restriction/byOperation/read"
             while results:
-                is_restricted = True
                 subjects.update(read(results, is_cloud=self._is_cloud))
                 if len(results) < listed.get("limit", PAGE):
                     break

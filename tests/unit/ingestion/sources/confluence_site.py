@@ -57,6 +57,11 @@ class ConfluenceSite(Site):
     invisible: set[str] = field(default_factory=set)
     """Content that the account may not see."""
 
+    hidden_subjects: set[str] = field(default_factory=set)
+    """Users and groups of restrictions that the account may not see."""
+    counts_subjects: bool = True
+    """Whether restrictions have the number of their subjects; else a link to hidden ones."""
+
     def __post_init__(self) -> None:
         self.base = "/wiki" if self.is_cloud else ""
         common = {
@@ -177,11 +182,15 @@ class ConfluenceSite(Site):
         users = [self.user(name) for name in sorted(content.users)]
         groups = [self.group(name) for name in sorted(content.groups)]
         limit = self.max_results
-        listed = {
-            kind: {"results": subjects[start : start + limit], "start": start, "limit": limit,
-                   "size": len(subjects[start : start + limit])}
-            for kind, subjects in (("user", users), ("group", groups))
-        }  # fmt: skip
+        listed: dict[str, dict[str, Any]] = {}
+        for kind, subjects in (("user", users), ("group", groups)):
+            page = subjects[start : start + limit]
+            results = [subject for subject in page if subject.get("displayName") not in self.hidden_subjects]
+            listed[kind] = {"results": results, "start": start, "limit": limit}
+            if self.counts_subjects:
+                listed[kind]["size"] = len(page)
+            elif len(results) < len(page):
+                listed[kind]["_links"] = {"next": "/rest/api/content"}
         return {"operation": "read", "restrictions": listed}
 
     def get_restriction(self, identifier: str, *, parameters: Parameters) -> Any:

@@ -317,6 +317,18 @@ def test_restriction__of_more_users_than_a_page_is_read_to_the_end(site: Conflue
     assert set(readers()["10"]) == set(map(site.principal, names))
 
 
+@pytest.mark.parametrize("counts_subjects", [True, False])
+def test_restriction__to_users_that_the_account_does_not_see_leaves_nobody(
+    site: ConfluenceSite, readers: Readers, counts_subjects: bool
+) -> None:
+    site.counts_subjects = counts_subjects
+    site.put("10", title="a", users={"ann"})
+    site.put("11", title="b", users={"ann", "ben"})
+    site.put("12", title="c")
+    site.hidden_subjects = {"ann"}
+    assert readers() == {"10": (), "11": (site.principal("ben"),), "12": ("group:staff",)}
+
+
 def test_ancestor__that_is_hidden_makes_the_page_unreadable(site: ConfluenceSite, readers: Readers) -> None:
     site.put("10", title="draft")
     site.put("11", title="below", parent="10")
