@@ -4,6 +4,7 @@ It checks hosts and addresses, follows few redirects, and bounds time and size.
 """
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -255,19 +256,20 @@ class Fetcher:
         conditions: Mapping[str, str] = MappingProxyType({}),
     ) -> _T:
         """Send a request, follow redirects with all checks, and read the response."""
-        at = url
+        at = place = url  # messages name the place: the address after a redirect may have a signature
         for _ in range(MAX_REDIRECTS + 1):
             headers = self._headers if _origin(at) == _origin(url) else {}
             with self._send(client, method, at, until, {**headers, **conditions}) as response:
                 if response.status_code == _UNCHANGED and conditions:
                     return read(response, until)
                 if response.status_code not in _REDIRECTS or "location" not in response.headers:
-                    _require_success(at, response.status_code, response.headers.get("retry-after", ""))
+                    _require_success(place, response.status_code, response.headers.get("retry-after", ""))
                     return read(response, until)
-                following = _redirect_target(at, response.headers["location"])
+                following = _redirect_target(at, place, response.headers["location"])
+            target = _without_query(following)
             if at.startswith("https:") and not following.startswith("https:"):
-                raise SourceError("refused", f"{at} leads from https to {following}; give the address it should have")
-            at = following
+                raise SourceError("refused", f"{place} leads from https to {target}; give the address it should have")
+            at, place = following, target
         raise SourceError("refused", f"{url} leads through more than {MAX_REDIRECTS} redirects; give the last address")
 
     @contextmanager
@@ -343,14 +345,29 @@ def _origin(url: str) -> tuple[str, str, int | None]:
     return parts.scheme, (parts.hostname or "").lower(), parts.port
 
 
-def _redirect_target(at: str, location: str) -> str:
+def _without_query(url: str) -> str:
+    return urlsplit(url)._replace(query="", fragment="").geturl()
+
+
+def _redirect_target(at: str, place: str, location: str) -> str:
+    """Return the address that a response leads to.
+
+    Raises SourceError.
+
+    Args:
+        at: address of the response.
+        place: its name in messages.
+        location: header of the response.
+    """
     import httpx
 
     try:
         return check_url(str(httpx.URL(at).join(location).copy_with(fragment=None)))
     except (httpx.InvalidURL, ValueError) as error:
-        target = one_line(location[:200])
-        raise SourceError("refused", f"{at} leads to {target!r}: {error}; give the address it should have") from error
+        target = one_line(re.sub("//[^/]*@", "//", re.split("[?#]", location)[0])[:200])
+        raise SourceError(
+            "refused", f"{place} leads to {target!r}: {error}; give the address it should have"
+        ) from error
 
 
 def _require_success(url: str, status: int, retry_after: str) -> None:

@@ -127,6 +127,20 @@ def test_redirects__to_where_nobody_may_ask_are_refused(
     assert len(server.requests) == 1
 
 
+@pytest.mark.parametrize("status", [403, 404, 503])
+def test_error__after_a_redirect_does_not_name_its_signature(
+    status: int, server: Server, ingestion: IngestionSettings
+) -> None:
+    server.replies["/a"] = answers(302, Location="/file?token=s3cret#part")
+    server.replies["/file?token=s3cret"] = answers(status)
+    message = str(_refusal(server.url("/a"), ingestion))
+    assert server.url("/file") in message
+    server.replies["/file?token=s3cret"] = answers(302, Location="ftp://ann:s3cret@127.0.0.1/?token=s3cret")
+    for text in (message, str(_refusal(server.url("/a"), ingestion))):
+        assert "s3cret" not in text
+        assert "token" not in text
+
+
 @pytest.mark.parametrize("address", ["169.254.169.254", "224.0.0.1", "0.0.0.0"])
 def test_redirects__to_a_name_with_such_an_address_are_refused(
     address: str, server: Server, ingestion: IngestionSettings, monkeypatch: pytest.MonkeyPatch
@@ -305,5 +319,8 @@ def test_https__leads_to_no_http(
     _names(monkeypatch, {"docs.example.org": ["127.0.0.1"]})
     https.replies["/a"] = answers(302, Location=server.url("/a"))
     server.replies["/a"] = answers(200, b"plain")
-    error = _refusal(f"https://docs.example.org:{https.port}/a", ingestion)
-    assert (error.code, server.requests) == ("refused", [])
+    https.replies["/b"] = answers(302, Location=server.url("/a?token=s3cret"))
+    for path in ("/a", "/b"):
+        error = _refusal(f"https://docs.example.org:{https.port}{path}", ingestion)
+        assert (error.code, server.requests) == ("refused", [])
+        assert "s3cret" not in str(error)
