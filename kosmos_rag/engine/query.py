@@ -47,6 +47,7 @@ from kosmos_rag.engine.query_hooks import (
     ExperimentRouter,
     IndexedQuery,
     QueryHooks,
+    ResultObserver,
     RoutedQuery,
     charge_nobody,
 )
@@ -177,7 +178,8 @@ class QueryHandler:
         with self.charge(reader, usage.Quantity.QUESTIONS):
             handled = self._search(reader, request)
             self._deliver(handled, handled.result)
-            self._observe(handled, handled.result)
+            if self._observer is not None:
+                self._observe(self._observer, handled, handled.result)
         return handled.result
 
     def search_several(self, reader: AuditContext, texts: Sequence[str], request: QueryRequest) -> SearchResult:
@@ -221,7 +223,8 @@ class QueryHandler:
             handled = self._search(reader, request)
             context = self._assemble(handled, max_tokens)
             self._deliver(handled, context)
-            self._observe(handled, context)
+            if self._observer is not None:
+                self._observe(self._observer, handled, context)
         return context
 
     def answer(
@@ -233,7 +236,8 @@ class QueryHandler:
             had_evidence = not stream.sources.refused
             answer = stream.answer()
             self._deliver(searches[-1], answer, *searches[:-1])
-            self._observe(searches[-1], answer, had_evidence=had_evidence)
+            if self._observer is not None:
+                self._observe(self._observer, searches[-1], answer, had_evidence=had_evidence)
         return answer
 
     def stream(
@@ -451,14 +455,18 @@ class QueryHandler:
         """Log a refusal by the model after the sources, and hand the answer to the observer."""
         if event_id is not None and answer.refused and not sources.refused:
             self._record(handled, answer, follows=event_id)
-        self._observe(handled, answer, had_evidence=not sources.refused)
+        if self._observer is not None:
+            self._observe(self._observer, handled, answer, had_evidence=not sources.refused)
 
     def _observe(
-        self, handled: HandledSearch, result: SearchResult | Context | Answer, *, had_evidence: bool = False
+        self,
+        observer: ResultObserver,
+        handled: HandledSearch,
+        result: SearchResult | Context | Answer,
+        *,
+        had_evidence: bool = False,
     ) -> None:
         """Hand a delivered result to the observer. Never waits and never raises."""
-        if self._observer is None:
-            return
         delivered = DeliveredResult(
             reader=handled.reader,
             result=result,
@@ -466,9 +474,9 @@ class QueryHandler:
             keeps_questions=handled.route.audit.questions,
             had_evidence=had_evidence,
         )
-        task = self._observer.observe(delivered)
+        task = observer.observe(delivered)
         if task is not None and not self._background.submit(task):
-            self._observer.count_dropped()
+            observer.count_dropped()
 
     def _route(self, reader: AuditContext, request: QueryRequest) -> Route:
         """Return the cached route, or read it. Raises ConfigError, DatabaseError."""

@@ -157,7 +157,7 @@ def test_keys__are_made_listed_rotated_and_revoked(kosmos: Run) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("create", "ci", "--scope", "write"), "the scope of the key is 'write'; use read, ingest, admin"),
+        (("create", "ci", "--scope", "write"), "the scope of the key is 'write'; use read, ingest, operate, admin"),
         (("create", " "), "the name of the key is ' '"),
         (("create", "ci", "--principal", ""), "--principal is empty"),
         (("revoke", "x"), "'x' is not an id of a key"),

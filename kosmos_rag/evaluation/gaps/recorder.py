@@ -22,7 +22,7 @@ _DROPPED = "dropped"
 
 
 class UnansweredRecorder:
-    """Stores questions without hits and refused questions, where `gaps.record` is on. Thread-safe."""
+    """Stores questions without hits and refused questions. Thread-safe."""
 
     def __init__(self, context: HookContext) -> None:
         self._context = context
@@ -38,7 +38,7 @@ class UnansweredRecorder:
         """
         reader, result = delivered.reader, delivered.result
         reason = _find_reason(delivered)
-        if not self._settings.record or reason is None or not delivered.keeps_questions:
+        if reason is None or not delivered.keeps_questions:
             return None
         if reader.subject == EVALUATOR or reader.is_watched or delivered.filter != Filter():
             return None
