@@ -181,7 +181,12 @@ class Publisher:
         except (StatementFailed, InputRefused):
             # One document may have failed the transaction or a request of all: find it by writing them one by one.
             for document, start, end in batch.spans():
-                yield self._write_alone(batch, document, start, end, lease)
+                try:
+                    result = self._write_alone(batch, document, start, end, lease)
+                except EmbeddingSpaceChanged:  # the statement failed because the tenant was erased
+                    yield from self.publish(tenant, collection, [document], preset_version=preset_version, lease=lease)
+                else:
+                    yield result
         else:
             yield from results
 

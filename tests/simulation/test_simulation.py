@@ -27,6 +27,11 @@ def test_seeds__violate_nothing(simulation: Simulation, seeds: range) -> None:
     assert not failed, "\n\n".join(outcome.describe() for outcome in failed)
 
 
+def test_publication__that_an_erasure_overtakes_creates_the_tenant_again(simulation: Simulation) -> None:
+    """It waited for the erasure, failed at a foreign key, and then ended because the space that it knew was gone."""
+    assert simulation.run(710).violations == ()
+
+
 def test_seed__gives_the_same_run_in_another_database(open_simulation: OpenSimulation, server: Server) -> None:
     if server.folder is None:
         pytest.skip("the processes of the server are not on this machine: its scheduling decides some races")
