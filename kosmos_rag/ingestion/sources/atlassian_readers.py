@@ -82,6 +82,13 @@ def intersect(conditions: Iterable[Readers], list_members: Callable[[Subject], C
     return frozenset(names[subject] for subject in allowed if subject in names)
 
 
+def narrow(before: tuple[str, ...], after: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the principals that might read before, and may after."""
+    if EVERYONE in after:
+        return before
+    return after if EVERYONE in before else tuple(principal for principal in after if principal in before)
+
+
 def _intersect(conditions: Sequence[Readers]) -> Readers:
     return conditions[0].intersection(*conditions[1:])
 

@@ -17,6 +17,7 @@ from kosmos_rag.core.errors import GONE, SourceError
 from kosmos_rag.core.section import Switch
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.atlassian import MAX_CONFIRMATIONS, OVERLAP_S, translate_form_errors
+from kosmos_rag.ingestion.sources.atlassian_readers import narrow
 from kosmos_rag.ingestion.sources.confluence_permissions import (
     Confluence,
     ConfluenceReaders,
@@ -53,6 +54,7 @@ class ConfluenceSource:
     def __init__(self, spec: ConfluenceSpec, settings: IngestionSettings) -> None:
         """Prepare requests; nothing is sent yet. Raises ConfigError if the variable is not set."""
         self._spec = spec
+        self._feed = spec.permissions if isinstance(spec.permissions, ConfluencePermissions) else None
         self._confluence = Confluence(spec, settings)
         self._client = self._confluence.client
         self._prefix = self._confluence.prefix
@@ -70,10 +72,12 @@ class ConfluenceSource:
         return listing
 
     def load(self, entry: Entry) -> SourceDocument:
-        """Read the document of an entry, and then who may read it. Raises SourceError."""
+        """Read a document, and its readers before and after that. Raises SourceError."""
         with translate_form_errors(self._spec.url):
+            before = self._find_readers(entry) if self._feed else ()
             document = self._load_attachment(entry) if "download" in entry.locator else self._load_page(entry)
-            return replace(document, readers=self._find_readers(entry.locator["page"]))
+            after = self._find_readers(entry)
+            return replace(document, readers=narrow(before, after) if self._feed else None)
 
     def _entries(self, confirmation: "_Confirmation") -> Iterator[Entry | IngestFailure]:
         began = time.time()
@@ -135,7 +139,7 @@ class ConfluenceSource:
         identifier = entry.locator["page"]
         page = next(self._confluence.search(f"id = {identifier}", "body.storage,version,space,history"), None)
         if page is None:
-            raise SourceError(GONE, f"{one_line(entry.source)} was removed after it was listed")
+            raise _gone_error(entry)
         parts = [page["body"]["storage"]["value"]]
         if self._spec.comments:
             answer = self._confluence.search(f"container = {identifier} and type = comment", "body.storage,version")
@@ -159,21 +163,27 @@ class ConfluenceSource:
         data = self._client.download(path)
         return self._spec.document(entry.source, data)
 
-    def _find_readers(self, page: str) -> tuple[str, ...] | None:
-        """Return who may read a page now, where a feed of the Confluence decides."""
-        feed = self._spec.permissions
-        if not isinstance(feed, ConfluencePermissions):
-            return None
-        readers = ConfluenceReaders(self._confluence, signed_in=feed.signed_in)
-        answer = next(self._confluence.search(f"id = {page}", "space,ancestors"), None)
-        if answer is None:
+    def _find_readers(self, entry: Entry) -> tuple[str, ...]:
+        """Return who may read a page now, where a feed of the Confluence decides.
+
+        Raises SourceError, also if the page is in no space of the spec any more.
+        """
+        answer = next(self._confluence.search(f"id = {entry.locator['page']}", "space,ancestors"), None)
+        if answer is None or not self._confluence.is_read(answer["space"]):
+            raise _gone_error(entry)
+        if self._feed is None:
             return ()
+        readers = ConfluenceReaders(self._confluence, signed_in=self._feed.signed_in)
         at = PageAt.read(answer)
         conditions = readers.find_conditions(at)
         if conditions is None:
             return ()
         viewers = readers.find_space(at.space, str(answer["space"]["id"]))
         return tuple(sorted(readers.resolve([viewers, *conditions])))
+
+
+def _gone_error(entry: Entry) -> SourceError:
+    return SourceError(GONE, f"{one_line(entry.source)} was removed, or left the spaces, after it was listed")
 
 
 def _name_author(comment: Mapping[str, Any]) -> str:

@@ -54,11 +54,11 @@ class Confluence:
         answer = [
             space for query in queries for space in self.client.list_linked(path, status="current", limit=PAGE, **query)
         ]
-        return {
-            space["key"]: str(space["id"])
-            for space in answer
-            if (space["key"] in self._keys if self._keys else space.get("type") != "personal")
-        }
+        return {space["key"]: str(space["id"]) for space in answer if self.is_read(space)}
+
+    def is_read(self, space: Mapping[str, Any]) -> bool:
+        """Return whether the spec has a space."""
+        return space["key"] in self._keys if self._keys else space.get("type") != "personal"
 
     def require_account(self) -> None:
         """Raise SourceError unless the site answers, and knows the account: others see public spaces only."""

@@ -16,6 +16,7 @@ from kosmos_rag.core.errors import GONE, SourceError
 from kosmos_rag.core.section import Switch
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.atlassian import MAX_CONFIRMATIONS, OVERLAP_S, translate_form_errors
+from kosmos_rag.ingestion.sources.atlassian_readers import narrow
 from kosmos_rag.ingestion.sources.files import PassCache, too_large_error
 from kosmos_rag.ingestion.sources.jira_permissions import READER_FIELDS, IssueAt, Jira, JiraReaders, name_attachments
 from kosmos_rag.ingestion.sources.listing import Entry, Listing
@@ -51,6 +52,7 @@ class JiraSource:
     def __init__(self, spec: JiraSpec, settings: IngestionSettings) -> None:
         """Prepare requests; nothing is sent yet. Raises ConfigError if the variable is not set."""
         self._spec = spec
+        self._feed = spec.permissions if isinstance(spec.permissions, JiraPermissions) else None
         self._jira = Jira(spec, settings)
         self._client, self._prefix = self._jira.client, self._jira.prefix
         self._max_bytes = settings.max_file_bytes
@@ -67,10 +69,12 @@ class JiraSource:
         return listing
 
     def load(self, entry: Entry) -> SourceDocument:
-        """Read the document of an entry, and then who may read it. Raises SourceError."""
+        """Read a document, and its readers before and after that. Raises SourceError."""
         with translate_form_errors(self._spec.url):
+            before = self._find_readers(entry) if self._feed else ()
             document = self._load_attachment(entry) if "attachment" in entry.locator else self._load_issue(entry)
-            return replace(document, readers=self._find_readers(entry.locator["issue"]))
+            after = self._find_readers(entry)
+            return replace(document, readers=narrow(before, after) if self._feed else None)
 
     def _entries(self) -> Iterator[Entry | IngestFailure]:
         began = time.time()
@@ -115,7 +119,7 @@ class JiraSource:
         names = ",".join(("summary", "description", "labels", "project", "updated", *_SHOWN_FIELDS))
         issue = self._client.find(f"rest/api/2/issue/{identifier}", fields=names, expand="renderedFields")
         if issue is None:
-            raise SourceError(GONE, f"{one_line(entry.source)} was removed after it was listed")
+            raise _gone_error(entry)
         fields = issue["fields"]
         values = {name: fields[name]["name"] for name in _SHOWN_FIELDS if fields.get(name)}
         words = ", ".join([*values.values(), *(fields.get("labels") or ())])
@@ -158,16 +162,18 @@ class JiraSource:
             path = f"secure/attachment/{identifier}/{quote(filename, safe='')}"
         return self._spec.document(entry.source, self._client.download(path))
 
-    def _find_readers(self, issue: str) -> tuple[str, ...] | None:
-        """Return who may read an issue now, where a feed of the Jira decides."""
-        feed = self._spec.permissions
-        if not isinstance(feed, JiraPermissions):
-            return None
-        answer = self._client.find(f"rest/api/2/issue/{issue}", fields=READER_FIELDS)
-        if answer is None:
+    def _find_readers(self, entry: Entry) -> tuple[str, ...]:
+        """Return who may read an issue now, where a feed of the Jira decides.
+
+        Raises SourceError, also if the issue is in no project of the spec any more.
+        """
+        answer = self._client.find(f"rest/api/2/issue/{entry.locator['issue']}", fields=READER_FIELDS)
+        if answer is None or answer["fields"]["project"]["key"] not in self._spec.projects:
+            raise _gone_error(entry)
+        if self._feed is None:
             return ()
         at = IssueAt.read(answer, is_cloud=self._jira.is_cloud)
-        return tuple(sorted(JiraReaders(self._jira, signed_in=feed.signed_in).resolve(at)))
+        return tuple(sorted(JiraReaders(self._jira, signed_in=self._feed.signed_in).resolve(at)))
 
 
 class _Confirmation:
@@ -227,6 +233,10 @@ def _describe(issue: Mapping[str, Any]) -> dict[str, Any]:
         for file in issue["fields"].get("attachment") or ()
     ]
     return {"updated": issue["fields"]["updated"], "files": files}
+
+
+def _gone_error(entry: Entry) -> SourceError:
+    return SourceError(GONE, f"{one_line(entry.source)} was removed, or left the projects, after it was listed")
 
 
 def _is_internal(comment: Mapping[str, Any], *, is_desk: bool) -> bool:

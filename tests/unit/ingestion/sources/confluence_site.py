@@ -156,7 +156,8 @@ class ConfluenceSite(Site):
             described["extensions"] = {"mediaType": "text/plain", "fileSize": len(content.data)}
             described["_links"]["download"] = f"/download/attachments/{content.parent}/{content.title}?version=1"
         if "space" in expand:
-            described["space"] = {"id": int(self.spaces[content.space].id), "key": content.space}
+            space = self.spaces[content.space]
+            described["space"] = {"id": int(space.id), "key": content.space, "type": space.type}
         if "version" in expand:
             when = "2026-11-26T10:00:00.000Z"
             described["version"] = {"number": content.version, "when": when, "by": {"displayName": "Ann <b>"}}

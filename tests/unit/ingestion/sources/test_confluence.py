@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from kosmos_rag.core.config import IngestionSettings
-from kosmos_rag.core.errors import ConfigError, RequestError, SourceError
+from kosmos_rag.core.errors import GONE, ConfigError, RequestError, SourceError
 from kosmos_rag.ingestion.permission_feed import read_feed
 from kosmos_rag.ingestion.sources import atlassian
 from kosmos_rag.ingestion.sources.atlassian import AtlassianClient
@@ -427,6 +427,39 @@ def test_document__has_the_readers_of_the_time_when_it_was_loaded(
     site.spaces["ENG"] = Space(id="1", groups=set())
     assert {opened.load(entry).readers for entry in entries.values()} == {()}
     assert source().load(entries["10"]).readers is None
+
+
+def test_document__that_left_the_spaces_is_not_loaded(site: ConfluenceSite, source: Callable[..., Source]) -> None:
+    site.spaces |= {"HR": Space(id="2"), "~ann": Space(id="3", type="personal")}
+    site.put("10", title="a")
+    site.put("att1", type="attachment", parent="10", title="a.txt", data=b"a")
+    entries, _ = _list(source())
+    for space, spaces in (("HR", ["ENG"]), ("~ann", [])):
+        site.put("10", space=space, body="salaries")
+        for entry in entries.values():
+            with pytest.raises(SourceError) as caught:
+                source(spaces=spaces).load(entry)
+            assert caught.value.code == GONE
+    site.put("10", space="HR")
+    assert source(spaces=[]).load(entries["10"]).data == b"salaries"
+
+
+def test_document__that_opens_while_it_is_loaded_has_its_former_readers(
+    site: ConfluenceSite, ingestion: IngestionSettings
+) -> None:
+    site.put("10", title="a", body="secret", users={"ann"})
+    feed = {"kind": "confluence", **_access(site)}
+    opened = create_source({"kind": "confluence", **_access(site), "permissions": feed}, ingestion)
+    entries, _ = _list(opened)
+
+    def open_page(path: str, parameters: Any) -> None:
+        if "container" in str(parameters):
+            site.put("10", body="public", users=set())
+
+    site.faults.append(open_page)
+    page = opened.load(entries["10"])
+    assert (page.data, page.readers) == (b"secret", ())
+    assert opened.load(entries["10"]).readers == ("group:staff",)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from kosmos_rag.core.config import IngestionSettings
-from kosmos_rag.core.errors import RequestError, SourceError
+from kosmos_rag.core.errors import GONE, RequestError, SourceError
 from kosmos_rag.ingestion.permission_feed import read_feed
 from kosmos_rag.ingestion.sources import atlassian
 from kosmos_rag.ingestion.sources.listing import Entry, Listing, Source
@@ -283,6 +283,35 @@ def test_document__has_the_readers_of_the_time_when_it_was_loaded(site: JiraSite
     assert {opened.load(entry).readers for entry in entries.values()} == {("group:staff",)}
     site.issues["10"].level = "9"
     assert {opened.load(entry).readers for entry in entries.values()} == {()}
+
+
+def test_document__that_left_the_projects_is_not_loaded(site: JiraSite, source: Callable[..., Source]) -> None:
+    site.put("10", summary="a", files={"5": ("a.txt", b"a")})
+    entries, _ = _list(source())
+    site.projects["HR"] = []
+    site.put("10", project="HR", description="salaries")
+    for entry in entries.values():
+        with pytest.raises(SourceError) as caught:
+            source().load(entry)
+        assert caught.value.code == GONE
+
+
+def test_document__that_opens_while_it_is_loaded_has_its_former_readers(
+    site: JiraSite, ingestion: IngestionSettings
+) -> None:
+    site.put("10", summary="a", description="secret", level="9")
+    spec = {"kind": "jira", **_access(site), "permissions": {"kind": "jira", **_access(site)}}
+    opened = create_source(spec, ingestion)
+    entries, _ = _list(opened)
+
+    def open_issue(path: str, parameters: Any) -> None:
+        if path.endswith("/comment"):
+            site.put("10", description="public", level=None)
+
+    site.faults.append(open_issue)
+    issue = opened.load(entries["10"])
+    assert (issue.data, issue.readers) == (b"secret", ())
+    assert opened.load(entries["10"]).readers == ("group:staff",)
 
 
 @pytest.mark.parametrize(
