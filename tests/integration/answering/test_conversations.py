@@ -280,9 +280,10 @@ def test_body__of_a_request_has_the_turn_of_an_answer() -> None:
     turn = Turn(question="q", answer="a", search_query="s", passages={3: (uuid.UUID(int=7),)})
     body = TurnRequest.model_validate_json(json.dumps(to_dict(turn)))
     assert to_turns([body]) == [turn]
-    for wrong in ({"0": [str(uuid.UUID(int=7))]}, {"1": ["no id"]}, {str(number): [] for number in range(1, 202)}):
+    too_many: dict[str, list[str]] = {str(number): [] for number in range(1, 202)}
+    for passages in ({"0": [str(uuid.UUID(int=7))]}, {"1": ["no id"]}, too_many):
         with pytest.raises(ValidationError):
-            TurnRequest(question="q", answer="a", passages=wrong)  # type: ignore[arg-type]
+            TurnRequest.model_validate({"question": "q", "answer": "a", "passages": passages})
 
 
 def test_turn__has_what_the_next_question_sends() -> None:

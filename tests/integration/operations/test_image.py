@@ -69,6 +69,7 @@ COMMANDS: dict[str, list[str]] = {
     "eval run": ["questions.yaml"],
     "monitor run": [],
     "monitor status": [],
+    "gaps list": [],
     "webhooks list": [],
     "backup": ["backup.dump"],
     "restore": ["backup.dump", "--set", "database.data_dir=restored"],
