@@ -1,6 +1,7 @@
 """REST client for Confluence and Jira, in Atlassian's cloud and as Data Center."""
 
 import json
+import math
 import os
 import time
 from base64 import b64encode
@@ -24,6 +25,7 @@ MAX_CONFIRMATIONS = 1000
 
 _WAITS_S = (1.0, 2.0, 4.0, 8.0)
 _LONGEST_WAIT_S = 60.0
+_NAMES_S = 60.0
 _SIGN_IN, _FORBIDDEN = 401, 403
 Parameter = str | int | tuple[str, ...]
 
@@ -56,6 +58,8 @@ class AtlassianClient:
             settings.urls, max_bytes=settings.max_file_bytes, headers={"Accept": "application/json"}
         )
         self._access = access
+        self._names: dict[tuple[str, ...], tuple[float, Any]] = {}
+        """When each user or group was asked for, and the answer."""
         self._sleep = sleep
 
     def get(self, path: str, **parameters: Parameter) -> Any:
@@ -98,6 +102,18 @@ class AtlassianClient:
             if not is_hidden(error):
                 raise
             return None
+
+    def find_name(self, path: str, **parameters: str) -> Any:
+        """Return the JSON of a user or group; None if the account does not see it.
+
+        The answer may be a minute old, as each document of a batch asks for the same ones. Raises SourceError.
+        """
+        key = path, *parameters.values()
+        read_at, answer = self._names.get(key, (-math.inf, None))
+        if time.monotonic() - read_at >= _NAMES_S:
+            answer = self.find_shown(path, **parameters)
+            self._names[key] = time.monotonic(), answer
+        return answer
 
     def list_linked(self, path: str, key: str = "results", **parameters: Parameter) -> Iterator[dict[str, Any]]:
         """Yield the results of all pages; each names the parameters of the next one. Raises SourceError.

@@ -110,7 +110,6 @@ class ConfluenceReaders:
         self._restrictions: dict[str, Readers | None] = {}
         self._parents: dict[str, tuple[str, str]] = {}
         self._members: dict[Subject, frozenset[Subject]] = {}
-        self._groups: dict[str, Subject] = {}
 
     def add(self, page: Mapping[str, Any]) -> None:
         """Take the restrictions of a page that was listed with them. Raises SourceError."""
@@ -216,9 +215,8 @@ class ConfluenceReaders:
             if not is_hidden(error) and error.code != "unreadable":
                 raise
             return
-        roles = {
-            entry["roleId"]: self._client.find_shown(f"api/v2/space-roles/{entry['roleId']}") for entry in assigned
-        }
+        identifiers = dict.fromkeys(entry["roleId"] for entry in assigned)
+        roles = {role: self._client.find_shown(f"api/v2/space-roles/{role}") for role in identifiers}
         reading = {identifier for identifier, role in roles.items() if role and _may_read(role["spacePermissions"])}
         for entry in assigned:
             if entry["roleId"] in reading:
@@ -247,10 +245,10 @@ class ConfluenceReaders:
     def _find_principal(self, kind: str, identifier: str, path: str) -> Iterator[Subject]:
         """Yield the subject of an id of the cloud, with its name."""
         if kind == "user":
-            user = self._client.find_shown("rest/api/user", accountId=identifier)
+            user = self._client.find_name("rest/api/user", accountId=identifier)
             yield from read_users([user] if user else [], is_cloud=True)
         elif kind == "group":
-            group = self._client.find_shown("rest/api/group/by-id", id=identifier)
+            group = self._client.find_name("rest/api/group/by-id", id=identifier)
             yield from read_groups([group] if group else [], is_cloud=True)
         elif identifier == "anonymous-users":
             yield from self._list_anonymous(path)

@@ -224,7 +224,7 @@ class JiraReaders:
         for user in users:
             identifier = user.get("accountId")
             if self._is_cloud and identifier and not user.get("emailAddress"):
-                user = self._client.find_shown("rest/api/2/user", accountId=identifier) or user
+                user = self._client.find_name("rest/api/2/user", accountId=identifier) or user
             yield from read_users([user], is_cloud=self._is_cloud)
 
     def _list_members(self, group: Subject) -> frozenset[Subject]:

@@ -1,6 +1,7 @@
 """Pages, comments and attachments of a Confluence, and who may read them."""
 
 import json
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -427,6 +428,29 @@ def test_document__has_the_readers_of_the_time_when_it_was_loaded(
     site.spaces["ENG"] = Space(id="1", groups=set())
     assert {opened.load(entry).readers for entry in entries.values()} == {()}
     assert source().load(entries["10"]).readers is None
+
+
+def test_names__of_a_space_are_asked_for_once_a_minute(
+    site: ConfluenceSite, ingestion: IngestionSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not site.is_cloud:
+        pytest.skip("Data Center names users and groups")
+    site.spaces["ENG"] = Space(id="1", users={"ann", "ben"}, groups={"staff"}, roles={"viewer": {"hr", "leads"}})
+    site.put("10", title="a")
+    spec = {"kind": "confluence", **_access(site), "permissions": {"kind": "confluence", **_access(site)}}
+    opened = create_source(spec, ingestion)
+    entries, _ = _list(opened)
+    for _ in range(2):
+        assert opened.load(entries["10"]).readers == (
+            "group:hr", "group:leads", "group:staff", site.principal("ann"), site.principal("ben"),
+        )  # fmt: skip
+    names = [path for path in site.requests if re.search("rest/api/(user[?]|group/by-id)", path)]
+    assert (len(names), len(set(names))) == (5, 5)
+    assert len([path for path in site.requests if "space-roles" in path]) == 4
+    now = time.monotonic()
+    monkeypatch.setattr(time, "monotonic", lambda: now + 61)
+    site.hidden_emails.add("ann")
+    assert site.principal("ann") not in (opened.load(entries["10"]).readers or ())
 
 
 def test_document__that_left_the_spaces_is_not_loaded(site: ConfluenceSite, source: Callable[..., Source]) -> None:
