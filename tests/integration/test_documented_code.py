@@ -76,8 +76,21 @@ class NotInstalled(UserWarning):
     """A program that a block needs is not installed."""
 
 
+SITES = {"confluence", "jira"}
+"""Kinds of sources that are feeds too, where a block names no readers."""
 PROGRAMS = {"git", "rclone"}
 """Kinds of sources that need a program of their name."""
+
+
+def _is_feed(content: dict[str, Any]) -> bool:
+    """Return whether a block is the spec of a permission feed."""
+    if content.get("kind") in SITES:
+        return not {"acl", "permissions"} & content.keys()
+    return bool({"containers_query", "document_prefix"} & content.keys()) or content.keys() == {
+        "kind",
+        "name",
+        "remote",
+    }
 
 
 def _load(text: str, settings: Settings, folder: Path) -> None:
@@ -89,7 +102,7 @@ def _load(text: str, settings: Settings, folder: Path) -> None:
         read_questions(path)
     elif isinstance(content, list):
         Synonyms.load(path)
-    elif "containers_query" in content or "document_prefix" in content or content.keys() == {"kind", "name", "remote"}:
+    elif _is_feed(content):
         validate_feed(content)
     elif content.get("kind") in PROGRAMS and shutil.which(content["kind"]) is None:
         warnings.warn(f"{content['kind']} is not installed: its source is not opened", NotInstalled, stacklevel=1)
@@ -111,7 +124,8 @@ def test_yaml__is_what_it_says(settings: Settings, tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("KOSMOS_SERVICE__OPENID__CLIENT_SECRET", "secret")
     monkeypatch.setenv("KOSMOS_SERVICE__OPENID__SESSION_SECRET", "0123456789abcdef" * 4)
     monkeypatch.setenv("DOCS_AUTHORIZATION", "Bearer token")
-    monkeypatch.setenv("SUPPORT_MAIL_PASSWORD", "secret")
+    for name in ("SUPPORT_MAIL_PASSWORD", "MAIL_CLIENT_SECRET", "MAIL_REFRESH_TOKEN", "WIKI_TOKEN", "JIRA_TOKEN"):
+        monkeypatch.setenv(name, "secret")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
     (tmp_path / "synonyms.yaml").write_text("- [churn, attrition]\n")
     wrong = []
