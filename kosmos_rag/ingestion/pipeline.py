@@ -589,7 +589,10 @@ class _Run:
                 if replaced:
                     remove_documents(connection, self.tenant.id, replaced, collection=self.collection, events=events)
         except DatabaseError as error:
-            log.warning("the documents that new ones replace stay until the next pass: %s", error)
+            log.warning(
+                "the documents that new ones replace stay until the next pass: %s", error,
+                extra={"action": "replaced_documents_stay", "tenant": self.tenant.name},
+            )  # fmt: skip
 
     def _complete_unchanged(self, unchanged: Sequence[_Document]) -> None:
         """Complete the leases of unchanged documents, and store their etags."""

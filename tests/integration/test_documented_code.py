@@ -86,11 +86,8 @@ def _is_feed(content: dict[str, Any]) -> bool:
     """Return whether a block is the spec of a permission feed."""
     if content.get("kind") in SITES:
         return not {"acl", "permissions"} & content.keys()
-    return bool({"containers_query", "document_prefix"} & content.keys()) or content.keys() == {
-        "kind",
-        "name",
-        "remote",
-    }
+    is_of_rclone = content.keys() == {"kind", "name", "remote"}
+    return is_of_rclone or bool({"containers_query", "document_prefix"} & content.keys())
 
 
 def _load(text: str, settings: Settings, folder: Path) -> None:

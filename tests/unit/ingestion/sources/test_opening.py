@@ -13,7 +13,7 @@ from kosmos_rag.ingestion.sources.registry import create_source
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({}, "kind must be one of folder, git, imap, json_lines, rclone, s3, site, sql, urls"),
+        ({}, "kind must be one of confluence, folder, git, imap, jira, json_lines, rclone, s3, site, sql, urls"),
         ({"kind": "ftp"}, 'source of kind "ftp"'),
         ({"kind": ["folder"]}, "kind must be one of"),
         ({"kind": "folder"}, "path is missing"),
