@@ -13,8 +13,8 @@ from kosmos_rag.worker.channel import SupervisorChannel
 
 log = logging.getLogger("kosmos_rag.worker")
 
-READING_S = 3600.0
-"""How long reading a large feed, and the batches after it, may take."""
+READING_S = 7200.0
+"""How long reading a large feed, and the batches after it, may take: an hour, and one to repeat the pass."""
 
 
 class PermissionsHandler:
