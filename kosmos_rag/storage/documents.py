@@ -39,7 +39,14 @@ class StoredDocuments:
     def write_acls(
         self, acls: Mapping[uuid.UUID, Acl], *, collection: str, only_narrow: bool, events: EventBuffer
     ) -> int:
-        """Give documents the readers that their source has. Args and result: see `permissions.write_acls`."""
+        """Give documents the readers that their source has, and return how many have other ones now.
+
+        Args:
+            acls: Acl by document, also of documents that are not stored.
+            collection: Collection of the documents.
+            only_narrow: Whether no document gets a new reader, because the acls may be older than the stored ones.
+            events: Gets an event of each document with another acl.
+        """
         return write_acls(self._connection, self._tenant_id, collection, acls, only_narrow=only_narrow, events=events)
 
     def update_etags(self, etags: Mapping[uuid.UUID, str], *, collection: str) -> None:
