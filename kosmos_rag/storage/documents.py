@@ -43,7 +43,6 @@ class StoredDocuments:
 
         Args:
             acls: Acl by document, also of documents that are not stored.
-            collection: Collection of the documents.
             only_narrow: Whether no document gets a new reader, because the acls may be older than the stored ones.
             events: Gets an event of each document with another acl.
         """
