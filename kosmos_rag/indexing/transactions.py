@@ -13,6 +13,9 @@ from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
+_HAS_TRANSACTION_TIMEOUT = 170000
+"""Version of the server since which there is `transaction_timeout`."""
+
 
 @contextmanager
 def maintenance_transaction(database: Database, tenant: TenantRef) -> Iterator[psycopg.Connection]:
@@ -51,7 +54,9 @@ def maintenance_lock(database: Database, tenant: TenantRef) -> Iterator[None]:
                 f"the indexes of tenant {tenant.name} are being worked on by another process; try again later"
             )
         # Last: a statement with values keeps its snapshot until the next one, and index builds wait for it.
-        session.execute(statement("no_transaction_timeouts"))
+        session.execute(statement("no_idle_timeout"))
+        if session.info.server_version >= _HAS_TRANSACTION_TIMEOUT:
+            session.execute(statement("no_transaction_timeout"))
         with _released_at_end(session, statement("commit")):
             yield
 

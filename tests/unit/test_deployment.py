@@ -315,7 +315,7 @@ def test_citus__has_the_versions_that_were_tried_and_knows_its_nodes() -> None:
 
 INSTALLATION = {
     *("init", "doctor", "keyword-context", "serve", "worker", "migrate", "backup", "restore", "config show"),
-    *("models pull", "models list", "models recommend", "schema export"),
+    *("models pull", "models list", "models recommend", "schema export", "siem convert-log"),
 }
 """Commands that work on no tenant; `tenant delete` has it as its argument."""
 

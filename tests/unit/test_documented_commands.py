@@ -23,12 +23,13 @@ PAGES = [
 BLOCK = re.compile(r"^ *```(?:sh|bash|console|shell)\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 IDENTIFIER = "01890a5d-ac96-774b-bcce-b302099a8057"
 SEPARATORS = {"|", "||", "&&", "&", ";", ">", ">>", "<", "2>"}
+BOTH_OUTPUTS = "2>&1"
 
 
 def list_commands(page: Path) -> Iterator[list[str]]:
     """Yield the arguments of each call of kosmos-rag in the blocks of a page."""
     for block in BLOCK.findall(page.read_text(encoding="utf-8")):
-        for line in block.replace("\\\n", " ").splitlines():
+        for line in block.replace("\\\n", " ").replace(BOTH_OUTPUTS, "").splitlines():
             lexer = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
             lexer.whitespace_split = True
             words = [IDENTIFIER if word == "ID" else word for word in lexer]

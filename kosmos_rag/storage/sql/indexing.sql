@@ -7,11 +7,12 @@ SELECT pg_try_advisory_lock(hashtextextended('kosmos:indexes:' || %(tenant_id)s:
 -- holds up neither VACUUM nor CREATE INDEX CONCURRENTLY.
 BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY
 
--- name: no_transaction_timeouts
--- `transaction_timeout` came with PostgreSQL 17.
-SELECT set_config(s.name, '0', true)
-  FROM pg_catalog.pg_settings s
- WHERE s.name IN ('idle_in_transaction_session_timeout', 'transaction_timeout')
+-- name: no_idle_timeout
+SET LOCAL idle_in_transaction_session_timeout = 0
+
+-- name: no_transaction_timeout
+-- For PostgreSQL 17 and later.
+SET LOCAL transaction_timeout = 0
 
 -- name: try_maintenance_lock_of_transaction
 -- The same lock until the transaction ends, also behind a pooler that gives each transaction another session.
