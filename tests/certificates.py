@@ -1,15 +1,23 @@
-"""One TLS context for all clients with the usual authorities: reading their certificates takes 40 ms a client."""
+"""Certificates of servers in tests, and one TLS context for all clients with the usual authorities.
+
+Reading the certificates of the authorities takes 40 ms a client.
+"""
 
 import os
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import certifi
 import httpcore2
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 
 @contextmanager
@@ -39,3 +47,26 @@ def read_certificates_once() -> Iterator[None]:
         patch.setattr(ssl, "create_default_context", create_or_share)
         patch.setattr(httpcore2, "default_ssl_context", create_usual_or_share)
         yield
+
+
+def create_certificate(folder: Path, name: str) -> Path:
+    """Write a certificate for a name, signed by itself, with its key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(datetime.now(UTC) - timedelta(days=1))
+        .not_valid_after(datetime.now(UTC) + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = folder / f"{name}.pem"
+    pem.write_bytes(
+        certificate.public_bytes(serialization.Encoding.PEM)
+        + key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
+    return pem

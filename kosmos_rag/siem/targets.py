@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from kosmos_rag.core.errors import KosmosError, RequestError
 
 _TIMEOUT_S = 30.0
+_CLOSE_S = 1.0
 _FACILITY_LOG_AUDIT = 13
 """`log audit` of RFC 5424."""
 _SYSLOG_SEVERITIES = {1: 6, 2: 5, 3: 4, 4: 3, 5: 2}
@@ -76,13 +77,28 @@ class FileTarget:
         """Append a batch of events."""
         lines = "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in events)
         try:
-            descriptor = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)  # questions of readers
-            with os.fdopen(descriptor, "a", encoding="utf-8") as file:
-                file.write(lines)
-                file.flush()
-                os.fsync(file.fileno())
+            descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)  # questions of readers
+            try:
+                _append(descriptor, lines.encode())
+            finally:
+                os.close(descriptor)
         except OSError as error:
             raise ExportError(f"{self._path} cannot be written: {error.strerror}; {_REMEDY}") from error
+
+
+def _append(descriptor: int, lines: bytes) -> None:
+    """Append lines, or none of them: the next batch must not continue half a line."""
+    size = os.fstat(descriptor).st_size
+    if size and os.pread(descriptor, 1, size - 1) != b"\n":  # a crash has left half a line
+        lines = b"\n" + lines
+    rest = memoryview(lines)
+    try:
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, size)
+        raise
 
 
 class SyslogTarget:
@@ -120,12 +136,27 @@ class SyslogTarget:
 
 def _send(connection: socket.socket, frames: bytes) -> None:
     connection.sendall(frames)
+    connection.settimeout(_CLOSE_S)
     # The end of the answer shows that the server has read all; one that keeps the connection open shows nothing.
-    with suppress(OSError):
-        connection.shutdown(socket.SHUT_WR)
-    connection.settimeout(1.0)
     with suppress(TimeoutError, ssl.SSLError):
-        connection.recv(1)
+        if isinstance(connection, ssl.SSLSocket):
+            _end_tls(connection)
+        else:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_WR)
+            connection.recv(1)
+
+
+def _end_tls(connection: ssl.SSLSocket) -> None:
+    """Say that no more follows, and read what has come.
+
+    A socket that is closed with unread data discards what is on its way.
+    """
+    try:
+        connection.unwrap()
+    except OSError as error:
+        if error.errno:  # without a number the server has closed its side too
+            raise
 
 
 class OtlpTarget:

@@ -2,8 +2,12 @@
 
 import json
 import re
+import resource
+import signal
 import socket
+import ssl
 import threading
+import time
 from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -13,6 +17,7 @@ import pytest
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.siem.targets import ExportError, open_target
+from tests.certificates import create_certificate
 
 EVENT: dict[str, Any] = {
     "class_uid": 6003,
@@ -39,6 +44,26 @@ def test_file__has_a_line_for_each_event_that_only_its_owner_reads(tmp_path: Pat
 def test_file__that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ExportError, match="cannot be written: No such file"):
         open_target(str(tmp_path / "missing" / "events.jsonl")).write(EVENTS)
+
+
+def test_file__that_is_full_keeps_whole_lines(tmp_path: Path) -> None:
+    path = tmp_path / "events.jsonl"
+    target = open_target(str(path))
+    target.write(EVENTS)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # the write fails instead
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (path.stat().st_size + 10, limits[1]))
+        with pytest.raises(ExportError, match="cannot be written"):
+            target.write(EVENTS)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+        signal.signal(signal.SIGXFSZ, handler)
+    with path.open("a") as crashed:
+        crashed.write('{"half a li')
+    target.write(EVENTS)
+    lines = path.read_text().splitlines()
+    assert [json.loads(line) for line in (*lines[:2], *lines[3:])] == EVENTS + EVENTS
 
 
 def _serve_once(handle: Callable[[socket.socket], None]) -> tuple[int, threading.Thread]:
@@ -80,6 +105,26 @@ def test_syslog__that_does_not_answer_is_an_error() -> None:
         port = closed.getsockname()[1]
     with pytest.raises(ExportError, match=f"the syslog server 127.0.0.1:{port} did not take the events"):
         open_target(f"tcp://127.0.0.1:{port}").write(EVENTS)
+
+
+def test_tls__takes_all_of_a_large_batch_to_a_slow_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tickets of TLS 1.3 lie unread in the buffer of the sender: to close that socket would discard the rest."""
+    certificate, received = create_certificate(tmp_path, "localhost"), bytearray()
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+
+    def read(connection: socket.socket) -> None:
+        with context.wrap_socket(connection, server_side=True) as secure:
+            time.sleep(0.5)
+            while data := secure.recv(4096):
+                received.extend(data)
+
+    port, thread = _serve_once(read)
+    events = [{**EVENT, "message": "x" * 1000}] * 2000
+    open_target(f"tls://localhost:{port}").write(events)
+    thread.join(30)
+    assert received.count(b"OCSF6003") == len(events)
 
 
 def test_tls__refuses_a_server_without_a_certificate() -> None:

@@ -13,6 +13,7 @@ from kosmos_rag.core.config import IngestionSettings, UrlSettings
 from kosmos_rag.core.errors import SourceError
 from kosmos_rag.ingestion.sources.listing import Entry
 from kosmos_rag.ingestion.sources.registry import create_source
+from tests.certificates import create_certificate
 from tests.unit.ingestion.sources.web_server import Handler, Reply, Server
 
 
@@ -260,39 +261,10 @@ def test_server__that_is_not_there(ingestion: IngestionSettings) -> None:
         assert _refusal(f"http://127.0.0.1:{unused.getsockname()[1]}/", ingestion).code == "unavailable"
 
 
-def _certificate(folder: Path, name: str) -> Path:
-    """Write a certificate for a name, signed by itself, with its key."""
-    from datetime import UTC, datetime, timedelta
-
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes, serialization
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    key = ec.generate_private_key(ec.SECP256R1())
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    certificate = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(datetime.now(UTC) - timedelta(days=1))
-        .not_valid_after(datetime.now(UTC) + timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = folder / f"{name}.pem"
-    pem.write_bytes(
-        certificate.public_bytes(serialization.Encoding.PEM)
-        + key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    )
-    return pem
-
-
 @pytest.fixture
 def https(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """A server that is docs.example.org by its certificate, which is trusted."""
-    pem = _certificate(tmp_path, "docs.example.org")
+    pem = create_certificate(tmp_path, "docs.example.org")
     monkeypatch.setenv("SSL_CERT_FILE", str(pem))
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(pem)
