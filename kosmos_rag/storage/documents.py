@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 import psycopg
@@ -37,16 +38,17 @@ class StoredDocuments:
         return find_other_acls(self._connection, self._tenant_id, acls)
 
     def write_acls(
-        self, acls: Mapping[uuid.UUID, Acl], *, collection: str, only_narrow: bool, events: EventBuffer
+        self, acls: Mapping[uuid.UUID, Acl], *, collection: str, read_at: datetime | None, events: EventBuffer
     ) -> int:
         """Give documents the readers that their source has, and return how many have other ones now.
 
         Args:
             acls: Acl by document, also of documents that are not stored.
-            only_narrow: Whether no document gets a new reader, because the acls may be older than the stored ones.
+            read_at: Time of the server from which the acls were read: documents whose text was published since get no
+                new reader. None: no document gets one.
             events: Gets an event of each document with another acl.
         """
-        return write_acls(self._connection, self._tenant_id, collection, acls, only_narrow=only_narrow, events=events)
+        return write_acls(self._connection, self._tenant_id, collection, acls, read_at=read_at, events=events)
 
     def update_etags(self, etags: Mapping[uuid.UUID, str], *, collection: str) -> None:
         """Set the source etags of documents with unchanged content.

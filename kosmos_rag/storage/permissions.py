@@ -177,17 +177,19 @@ def write_acls(
     collection: str,
     acls: Mapping[uuid.UUID, Acl],
     *,
-    only_narrow: bool,
+    read_at: datetime | None,
     events: EventBuffer,
 ) -> int:
     """Give stored documents the readers that their source has, in the caller's transaction.
 
-    A document that a permission feed names keeps its acl. Returns how many documents have another acl now.
+    A document that a permission feed names keeps its acl. The next ingestion publishes the changed ones again: their
+    source may have had the same readers before. Returns how many documents have another acl now.
 
     Args:
         connection: Connection of the worker role, with the tenant set; it has locked all jobs that it needs.
         acls: Acl by document, also of documents that are not stored.
-        only_narrow: Whether no document gets a new reader, because the acls may be older than the stored ones.
+        read_at: Time of the server from which the acls were read: documents whose text was published since get no new
+            reader. None: no document gets one.
         events: Gets an event of each document with another acl.
     """
     scope: dict[str, Any] = {"tenant_id": tenant_id, "collection": collection}
@@ -197,8 +199,9 @@ def write_acls(
     values = {**scope, "document_ids": list(acls)}
     feeds = {row[0] for row in connection.execute(statement("permissions_of_documents"), values).fetchall()}
     own_acls = {key: acl for key, acl in acls.items() if key not in feeds}
-    narrow_from = _EARLIEST if only_narrow else None
-    changed, _ = _change_acls(connection, scope, statistics, own_acls, events, narrow_from=narrow_from)
+    changed, _ = _change_acls(
+        connection, scope, statistics, own_acls, events, narrow_from=read_at or _EARLIEST, forgotten=True
+    )
     return changed
 
 
@@ -220,10 +223,12 @@ def _change_acls(
     events: EventBuffer,
     *,
     narrow_from: datetime | None,
+    forgotten: bool = False,
 ) -> tuple[int, int]:
     """Change acls, and return how many changed, and how many documents lack new readers.
 
     Args:
+        forgotten: whether the next ingestion publishes the documents again.
         narrow_from: documents whose text was published since get no new reader; None for no such documents.
     """
     values = {**scope, **_columns(connection, acls)}
@@ -238,6 +243,13 @@ def _change_acls(
             changes.append(_AclChange(id=key, version_id=version_id, move=Move(before=before, after=after)))
     if changes:
         _move(connection, scope, statistics, changes)
+        if forgotten:
+            ids = {
+                "version_ids": array(connection, "uuid", [change.version_id for change in changes]),
+                "document_ids": array(connection, "uuid", [change.id for change in changes]),
+            }
+            connection.execute(statement("forget_versions"), {**scope, **ids})
+            connection.execute(statement("forget_source_etags"), {**scope, **ids})
         events.add(
             scope["collection"], EventType.PERMISSIONS_CHANGED, [{"document_id": change.id} for change in changes]
         )

@@ -115,6 +115,17 @@ UPDATE kosmos.documents d
         OFFSET 0) u
  WHERE d.tenant_id = %(tenant_id)s AND d.id = u.id AND d.id = ANY (%(document_ids)b::uuid[])
 
+-- name: forget_versions
+-- The next ingestion publishes these versions again: their acl is another one than that which was ingested.
+UPDATE kosmos.document_versions v
+   SET fingerprint = ''
+ WHERE v.tenant_id = %(tenant_id)s AND v.id = ANY (%(version_ids)b::uuid[])
+
+-- name: forget_source_etags
+UPDATE kosmos.documents d
+   SET source_etag = NULL
+ WHERE d.tenant_id = %(tenant_id)s AND d.id = ANY (%(document_ids)b::uuid[])
+
 -- name: update_version_acls
 UPDATE kosmos.document_versions v
    SET acl = u.acls

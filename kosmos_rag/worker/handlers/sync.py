@@ -9,6 +9,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Any, TypeVar
 
 import psycopg
@@ -27,7 +28,7 @@ from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.sync_runs import SyncRunWriter
 from kosmos_rag.storage.queue.writing import JobLeases, JobWriter
-from kosmos_rag.storage.tenants import TenantRef
+from kosmos_rag.storage.tenants import TenantRef, read_server_time
 from kosmos_rag.worker.channel import CounterBuffer, JobInterrupted, SupervisorChannel
 
 log = logging.getLogger("kosmos_rag.worker")
@@ -102,11 +103,15 @@ class _SyncRun:
         self.enqueued = 0
         self.failures: list[IngestFailure] = []
         self._has_more = False
+        self._changes_from: datetime | None = None
+        """Time of the server from which a pass over changes reads; None for a complete pass."""
 
     def run_changes(self) -> None:
         """Enqueue and remove the documents that changed, finish the job, confirm the changes to the source."""
         if not isinstance(self._source, ChangeSource):
             raise RequestError(f"a source of kind {self._spec['kind']} has no changes; synchronise it at an interval")
+        with self._transaction() as connection:
+            self._changes_from = read_server_time(connection)
         with self._source.take_changes() as changes:
             self._has_more = changes.has_more
             if changes.compare_all:
@@ -221,12 +226,15 @@ class _SyncRun:
             # A listing may be older than the work of a pass over changes, so it gives no access.
             readers = {ids[entry.source]: entry.readers for entry in entries if entry.readers is not None}
             acls = {key: acl for key, acl in readers.items() if str(key) in changed}
-            jobs.cancel_documents(documents.find_other_acls(acls))
+            absent = [key for key in acls if has_changed and changed[str(key)]["entry"]["source"] not in stored]
+            jobs.cancel_documents([*documents.find_other_acls(acls), *absent])
             jobs.enqueue(collection, kinds.DOCUMENT, payloads, run=run, preset=preset)
             unchanged = len(ids) - len(changed)
             counts = SyncRunWriter(connection, owner)
             counts.add(run, documents=len(ids) - len(broken), unchanged=unchanged, failures=failures)
-            documents.write_acls(acls, collection=collection, only_narrow=not has_changed, events=events)
+            documents.write_acls(
+                acls, collection=collection, read_at=self._changes_from if has_changed else None, events=events
+            )
         self.failures += failures
         self.outcomes[Outcome.UNCHANGED] += unchanged
         self.enqueued += len(payloads)

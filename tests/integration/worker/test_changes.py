@@ -4,7 +4,7 @@ import json
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from typer.testing import CliRunner
 
-from kosmos_rag import Engine, Settings, Tenant
+from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.apps.cli.app import app
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import ConfigError, RequestError
@@ -20,7 +20,9 @@ from kosmos_rag.engine.diagnosis import diagnose
 from kosmos_rag.ingestion.sources.outbox import MAX_ROWS
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.ingestion.sources.sql import SqlSource
+from kosmos_rag.storage.documents import StoredDocuments
 from kosmos_rag.storage.queue import kinds
+from kosmos_rag.storage.tenants import read_server_time
 from kosmos_rag.worker.source_watch import SourceWatch
 from tests.integration.apps.http.serving import eventually
 from tests.integration.worker.working import CountingEmbedder, Work, assert_adds_up, counts, last_run
@@ -177,9 +179,43 @@ def test_complete_pass__ends_access_at_once_and_gives_none(
     work()
     hr = engine.tenant("acme", principals=["group:hr"])
     assert _find(scope, "churn3") == []
-    assert hr.search("churn3").hits == ()
+    assert [hit.source for hit in hr.search("churn3").hits] == ["sql://tickets/3"]  # everyone could read it before
     assert _find(scope, "churn4") == ["sql://tickets/4"]
-    assert hr.search("churn4").hits == ()
+    assert "sql://tickets/4" not in [hit.source for hit in hr.search("churn4").hits]
+
+
+def test_readers__that_a_complete_pass_has_taken_return_with_the_row(
+    scope: Tenant, helpdesk: Run, follow: Work, work: Work
+) -> None:
+    """The row is again as it was ingested, so its etag and its fingerprint are too."""
+    ((body, readers),) = helpdesk("SELECT body, readers FROM ticket WHERE id = 3")
+    for values, hits in (((None, ["group:hr"]), []), ((body, readers), ["sql://tickets/3"])):
+        helpdesk("UPDATE ticket SET body = %s, readers = %s WHERE id = 3", *values)
+        helpdesk(f"DELETE FROM {OUTBOX}")
+        scope.jobs.enqueue(SPEC)
+        work()
+        assert _find(scope, "churn3") == hits
+
+
+def test_readers__that_are_older_than_a_text_are_not_given_to_it(scope: Tenant, engine: Engine) -> None:
+    """A pass has read the readers of a row before a job reads and publishes it."""
+    document, acl = SourceDocument(source="sql://tickets/9", data=b"secret churn9", acl=("group:hr",)), ("everyone",)
+    worker, key = engine.database.worker, scope.jobs.document_id(document.source)
+
+    def write(read_at: datetime) -> int:
+        with worker.transaction_with_events(scope.id, ["everyone"]) as (connection, events):
+            documents = StoredDocuments(connection, scope.id)
+            return documents.write_acls({key: acl}, collection="default", read_at=read_at, events=events)
+
+    with worker.transaction(scope.id, ["everyone"]) as connection:
+        before = read_server_time(connection)
+    scope.ingest(document)
+    with worker.transaction(scope.id, ["everyone"]) as connection:
+        after = read_server_time(connection)
+    assert write(before) == 0
+    assert _find(scope, "churn9") == []
+    assert write(after) == 1
+    assert _find(scope, "churn9") == [document.source]
 
 
 def test_burst__of_10000_changes_is_one_pass(scope: Tenant, settings: Settings, helpdesk: Run, follow: Work) -> None:
