@@ -12,14 +12,15 @@ from hypothesis import strategies as st
 from pgvector.psycopg import register_vector
 from psycopg import sql
 
+from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.storage.binary import SparseEntries, array, register_arrays, sparse_vectors
 
 TEXTS = st.text(st.characters(exclude_characters="\x00", exclude_categories=["Cs"]), max_size=20)
 
 
 @pytest.fixture(scope="module")
-def connection(server: Any, template: str) -> Iterator[psycopg.Connection]:
-    with psycopg.connect(server.url(template), autocommit=True) as opened:
+def connection(shared_database: DatabaseSettings) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(shared_database.admin_url or "", autocommit=True) as opened:
         register_vector(opened)
         register_arrays(opened)
         yield opened
