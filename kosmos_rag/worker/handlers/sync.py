@@ -103,15 +103,13 @@ class _SyncRun:
         self.enqueued = 0
         self.failures: list[IngestFailure] = []
         self._has_more = False
-        self._changes_from: datetime | None = None
-        """Time of the server from which a pass over changes reads; None for a complete pass."""
 
     def run_changes(self) -> None:
         """Enqueue and remove the documents that changed, finish the job, confirm the changes to the source."""
         if not isinstance(self._source, ChangeSource):
             raise RequestError(f"a source of kind {self._spec['kind']} has no changes; synchronise it at an interval")
         with self._transaction() as connection:
-            self._changes_from = read_server_time(connection)
+            read_at = read_server_time(connection)
         with self._source.take_changes() as changes:
             self._has_more = changes.has_more
             if changes.compare_all:
@@ -120,7 +118,7 @@ class _SyncRun:
                 return
             run = self._start()
             for entries in _batches(changes.listing):
-                self._enqueue(run, entries, has_changed=True)
+                self._enqueue(run, entries, read_at=read_at)
             if changes.listing.error is not None:
                 raise changes.listing.error
             removed = changes.removed if self._job.payload["prune"] else []
@@ -189,12 +187,16 @@ class _SyncRun:
             require_preset(self._job.collection, self._preset_version, preset)
             yield connection
 
-    def _enqueue(self, run: uuid.UUID, entries: Sequence[Entry], *, has_changed: bool = False) -> None:
-        """Enqueue the entries whose etag differs from the stored one.
+    def _enqueue(self, run: uuid.UUID, entries: Sequence[Entry], *, read_at: datetime | None = None) -> None:
+        """Enqueue the entries that changed: those with another etag, or all of them.
+
+        A complete pass compares etags.
 
         Args:
-            has_changed: Whether they changed: a document may be back at its stored etag while a job still has another.
+            read_at: Time of the server from which a pass over changes reads; None for a complete pass. A document
+                that changed may be back at its stored etag while a job still has another.
         """
+        has_changed = read_at is not None
         owner, collection = self._owner, self._job.collection
         ids = {entry.source: document_id(owner.id, collection, entry.source) for entry in entries}
         self.listed.update(key.bytes for key in ids.values())
@@ -232,9 +234,7 @@ class _SyncRun:
             unchanged = len(ids) - len(changed)
             counts = SyncRunWriter(connection, owner)
             counts.add(run, documents=len(ids) - len(broken), unchanged=unchanged, failures=failures)
-            documents.write_acls(
-                acls, collection=collection, read_at=self._changes_from if has_changed else None, events=events
-            )
+            documents.write_acls(acls, collection=collection, read_at=read_at, events=events)
         self.failures += failures
         self.outcomes[Outcome.UNCHANGED] += unchanged
         self.enqueued += len(payloads)
