@@ -33,6 +33,8 @@ _REFRESH_S = 5.0
 _TICK_S = 1.0
 _PAUSE_S = 0.25
 """Seconds in which the notifications of many changes become one pass."""
+_FAILED_PAUSE_S = 300.0
+"""Seconds without a pass after one that failed for good: its changes are still there, and would fail again at once."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -146,6 +148,9 @@ class SourceWatch:
                 not is_notified
                 and connection.execute(statement("unfinished_job_of_key"), values | {"key": job_key}).fetchone()
             ):
+                return
+            failed_values = {**values, "key": job_key, "pause_s": _FAILED_PAUSE_S}
+            if connection.execute(statement("recently_failed_job_of_key"), failed_values).fetchone():
                 return
             payload = {name: value for name, value in source.payload.items() if name != "traceparent"}
             JobWriter(connection, source.owner).enqueue(

@@ -299,6 +299,12 @@ SELECT j.id
   FROM kosmos.jobs j
  WHERE j.tenant_id = %(tenant_id)s AND j.key = %(key)s AND j.state IN ('scheduled', 'queued', 'running')
 
+-- name: recently_failed_job_of_key
+SELECT j.id
+  FROM kosmos.jobs j
+ WHERE j.tenant_id = %(tenant_id)s AND j.key = %(key)s AND j.state = 'dead'
+   AND j.finished_at > now() - make_interval(secs => %(pause_s)s)
+
 -- name: path_of_unfinished_sync
 SELECT j.id, j.payload -> 'spec' ->> 'path'
   FROM kosmos.jobs j

@@ -113,8 +113,7 @@ class _SyncRun:
         with self._source.take_changes() as changes:
             self._has_more = changes.has_more
             if changes.compare_all:
-                if not self.run(may_be_empty=changes.emptied):
-                    raise JobInterrupted  # the changes return, and the next pass compares all again
+                self.run(may_be_empty=changes.emptied, is_comparison=True)
                 return
             run = self._start()
             for entries in _batches(changes.listing):
@@ -126,11 +125,13 @@ class _SyncRun:
                 self._remove(run, batch, is_known=True)
             self._finish(run, changes.listing.name, changes.listing.failures)
 
-    def run(self, *, may_be_empty: bool = False) -> bool:
-        """List the source, enqueue and remove documents, finish the job. Returns whether it was listed completely.
+    def run(self, *, may_be_empty: bool = False, is_comparison: bool = False) -> None:
+        """List the source, enqueue and remove documents, finish the job.
 
         Args:
             may_be_empty: Whether the source was emptied on purpose.
+            is_comparison: Whether the listing replaces changes, which must return where it ends early. Raises
+                SourceError then.
         """
         # Read before the listing: documents ingested meanwhile must not count as missing from the source.
         stored = self._pipeline.list_sources(self._owner, self._job.collection) if self._job.payload["prune"] else {}
@@ -138,6 +139,8 @@ class _SyncRun:
         listing = self._source.listing()
         for entries in _batches(listing):
             self._enqueue(run, entries)
+        if is_comparison and listing.error is not None:
+            raise listing.error
         failures = list(listing.failures)
         missing = {name: key for name, key in stored.items() if key.bytes not in self.listed and listing.covers(name)}
         missing = self._leave_until_replaced(missing, listing.parts)
@@ -147,7 +150,6 @@ class _SyncRun:
         for batch in _batches(missing.values()):
             self._remove(run, batch)
         self._finish(run, listing.name, failures)
-        return listing.complete
 
     def _start(self) -> uuid.UUID:
         with self._transaction() as connection:

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -265,6 +266,128 @@ def test_outbox__that_nobody_reads_stops_and_is_reported(
     assert _find(scope, "churn4") == []
     assert helpdesk(f"SELECT count(*) FROM {OUTBOX}") == [(0,)]
     assert not [check for check in diagnose(engine.settings) if "outbox" in check.detail]
+
+
+def _fill(helpdesk: Run) -> None:
+    helpdesk(
+        f"INSERT INTO {OUTBOX} (id, key) OVERRIDING SYSTEM VALUE VALUES ({2 * MAX_ROWS}, '1'), ({4 * MAX_ROWS}, '1')"
+    )
+
+
+@pytest.fixture
+def view(helpdesk: Run, follow: Work) -> None:
+    """Let the source read a view: a row over 600 has no id, and one with the text `bad` fails the query."""
+    helpdesk("ALTER TABLE ticket RENAME TO ticket_row")
+    helpdesk(
+        "CREATE VIEW ticket AS SELECT CASE WHEN id < 600 THEN id END AS id, body, changed_at,"
+        " CASE body WHEN 'bad' THEN ARRAY[(1 / (id - id))::text] ELSE readers END AS readers FROM ticket_row;"
+        "GRANT SELECT ON ticket TO kosmos_worker"
+    )
+
+
+@pytest.mark.parametrize("is_truncated", [False, True], ids=["full", "truncated"])
+def test_comparison__reports_a_bad_row_once_and_reads_the_others(
+    scope: Tenant, helpdesk: Run, follow: Work, view: None, *, is_truncated: bool
+) -> None:
+    if is_truncated:
+        helpdesk("TRUNCATE ticket_row")
+    else:
+        _fill(helpdesk)
+    helpdesk("INSERT INTO ticket_row VALUES (601, 'without an id', ARRAY['everyone'], now())")
+    helpdesk("INSERT INTO ticket_row VALUES (21, 'a new one about referrals', ARRAY['everyone'], now())")
+    runs = len(scope.jobs.runs())
+    for _ in range(2):
+        follow()
+        assert len(scope.jobs.runs()) == runs + 1
+    assert "id is null" in last_run(scope).failures[0].message
+    assert _find(scope, "referrals") == ["sql://tickets/21"]
+    assert _find(scope, "churn5") == ["sql://tickets/5"]  # nobody knows whose row has no id
+    assert helpdesk(f"SELECT count(*) FROM {OUTBOX}") == [(0,)]
+
+
+def test_changes__of_a_row_that_fails_the_query_do_not_stop_the_others(
+    scope: Tenant, helpdesk: Run, follow: Work, view: None
+) -> None:
+    helpdesk("UPDATE ticket_row SET body = 'about upsell', changed_at = now() WHERE id = 3")
+    helpdesk("UPDATE ticket_row SET body = 'bad' WHERE id = 7")
+    helpdesk("DELETE FROM ticket_row WHERE id = 9")
+    runs = len(scope.jobs.runs())
+    for _ in range(2):
+        follow()
+        assert len(scope.jobs.runs()) == runs + 1
+    (failure,) = last_run(scope).failures
+    assert failure.source == "sql://tickets/7"
+    assert "division by zero" in failure.message
+    assert _find(scope, "upsell") == ["sql://tickets/3"]
+    assert _find(scope, "churn7") == ["sql://tickets/7"]  # the row is still there
+    assert _find(scope, "churn9") == []
+
+
+def test_comparison__that_fails_is_done_again_later_and_not_at_once(
+    scope: Tenant, helpdesk: Run, follow: Work, view: None, work: Work
+) -> None:
+    _fill(helpdesk)
+    helpdesk("UPDATE ticket_row SET body = 'bad', changed_at = now() WHERE id = 3")
+    for _ in range(2):
+        follow()
+        (job,) = [job for job in scope.jobs.find(kinds=[kinds.SYNC]) if job.state == "dead"]
+        assert "division by zero" in str(job.error)
+        helpdesk("NOTIFY kosmos_rag_tickets")
+    assert helpdesk(f"SELECT key, emptied FROM {OUTBOX} ORDER BY id LIMIT 1") == [(None, False)]
+    helpdesk("UPDATE ticket_row SET body = 'about upsell' WHERE id = 3")
+    scope.jobs.retry([job.id])
+    work()
+    assert _find(scope, "upsell") == ["sql://tickets/3"]
+    follow()
+    assert helpdesk(f"SELECT count(*) FROM {OUTBOX}") == [(0,)]
+
+
+def test_comparison__records_what_changes_meanwhile(settings: Settings, helpdesk: Run, follow: Work) -> None:
+    _fill(helpdesk)
+    with _open(settings).take_changes() as changes:
+        assert changes.compare_all
+        helpdesk("UPDATE ticket SET body = 'about upsell', changed_at = now() WHERE id = 3")
+    with _open(settings).take_changes() as changes:
+        assert [entry.source for entry in changes.listing] == ["sql://tickets/3"]
+
+
+def test_comparison__waits_for_changes_that_a_full_outbox_has_not_recorded(
+    empty_database: DatabaseSettings, settings: Settings, helpdesk: Run, follow: Work
+) -> None:
+    def take() -> list[Any]:
+        with _open(settings).take_changes() as changes:
+            assert changes.compare_all
+            return helpdesk("SELECT body FROM ticket WHERE id = 3")
+
+    _fill(helpdesk)
+    with psycopg.connect(empty_database.admin_url or "") as writer, ThreadPoolExecutor(1) as executor:
+        writer.execute("UPDATE ticket SET body = 'about upsell' WHERE id = 3")
+        found = executor.submit(take)
+        eventually(lambda: helpdesk("SELECT count(*) FROM pg_locks WHERE NOT granted") != [(0,)])
+        writer.commit()
+        assert found.result() == [("about upsell",)]
+
+
+def test_writer__with_a_snapshot_of_a_full_outbox_is_recorded_after_it_was_emptied(
+    empty_database: DatabaseSettings, settings: Settings, helpdesk: Run, follow: Work
+) -> None:
+    _fill(helpdesk)
+    with psycopg.connect(empty_database.admin_url or "") as writer:
+        writer.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        writer.execute("SELECT count(*) FROM ticket")
+        with _open(settings).take_changes():
+            pass
+        writer.execute("UPDATE ticket SET body = 'about upsell' WHERE id = 3")
+    assert helpdesk(f"SELECT key FROM {OUTBOX}") == [("3",)]
+
+
+def test_two_comparisons__at_once_leave_no_mark(settings: Settings, helpdesk: Run, follow: Work) -> None:
+    """A worker that lost its lease goes on, and another one has taken the job."""
+    helpdesk("TRUNCATE ticket")
+    with _open(settings).take_changes() as changes, _open(settings).take_changes() as other_changes:
+        assert changes.emptied
+        assert other_changes.emptied
+    assert helpdesk(f"SELECT count(*) FROM {OUTBOX}") == [(0,)]
 
 
 def test_watch__enqueues_a_pass_within_seconds_also_after_a_lost_connection(

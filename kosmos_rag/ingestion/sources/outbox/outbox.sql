@@ -1,24 +1,35 @@
 -- name: create_outbox
 -- The outbox of changed documents in the database of a source. `key` is the id of a document; null: all may have changed.
+-- `emptied`: all documents were deleted on purpose.
 CREATE TABLE IF NOT EXISTS {outbox} (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     key text,
     changed_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
+ALTER TABLE {outbox} ADD COLUMN IF NOT EXISTS emptied boolean NOT NULL DEFAULT false;
 GRANT USAGE ON SCHEMA {schema} TO {reader};
-GRANT SELECT, DELETE ON {outbox} TO {reader};
+GRANT SELECT, DELETE, INSERT (key, emptied) ON {outbox} TO {reader};
 
 -- name: create_triggers
 -- The rights of the function are those of its owner, so writers need none on the outbox. Where nobody reads the outbox,
--- it stops at a number of rows, and the next pass compares all documents.
+-- it stops at a number of rows, and the next pass compares all documents. A change that is not recorded locks the oldest
+-- row until its transaction ends: a pass that deletes the row waits, and lists the change. Where the row is being deleted,
+-- or is gone, the change is recorded.
 CREATE OR REPLACE FUNCTION {function}() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
 BEGIN
     IF coalesce((SELECT max(o.id) - min(o.id) FROM {outbox} o), 0) >= {max_rows} THEN
-        RETURN NULL;
+        BEGIN
+            PERFORM FROM {outbox} o WHERE o.id = (SELECT min(f.id) FROM {outbox} f) FOR KEY SHARE SKIP LOCKED;
+            IF FOUND THEN
+                RETURN NULL;
+            END IF;
+        EXCEPTION WHEN serialization_failure THEN
+            NULL; -- gone since the snapshot of a repeatable read
+        END;
     END IF;
     IF TG_OP = 'TRUNCATE' THEN
-        INSERT INTO {outbox} (key) VALUES (NULL);
+        INSERT INTO {outbox} (key, emptied) VALUES (NULL, true);
     ELSIF TG_OP = 'INSERT' THEN
         INSERT INTO {outbox} (key) SELECT DISTINCT format('%s', n.{column}) FROM new_rows n WHERE n.{column} IS NOT NULL;
     ELSIF TG_OP = 'DELETE' THEN
@@ -49,10 +60,23 @@ CREATE OR REPLACE TRIGGER {on_truncate} AFTER TRUNCATE ON {table}
 -- The oldest changes. A rollback returns them.
 DELETE FROM {outbox} o
  WHERE o.id IN (SELECT t.id FROM {outbox} t ORDER BY t.id LIMIT %(limit)s)
-RETURNING o.key
+RETURNING o.key, o.emptied
 
 -- name: take_all_changes
-DELETE FROM {outbox}
+-- Returns whether all documents were deleted on purpose.
+WITH taken AS (DELETE FROM {outbox} RETURNING emptied)
+SELECT coalesce(bool_or(t.emptied), false) FROM taken t
+
+-- name: mark_comparison
+-- Stands for the changes that a comparison of all documents replaces, until it has ended.
+INSERT INTO {outbox} (key, emptied) VALUES (NULL, %(emptied)s) RETURNING id
+
+-- name: unmark_comparison
+DELETE FROM {outbox} o WHERE o.id = %(id)s
+
+-- name: limit_waiting
+-- A writer with an open transaction may lock the oldest row: the pass must not be taken for a stuck one.
+SET LOCAL lock_timeout = '30s'
 
 -- name: measure_outbox
 -- Whether there are changes, whether some were not recorded, and seconds since the oldest.

@@ -1,14 +1,15 @@
 """Take changes from the outbox of a source, and wait for them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, cast
 
 import psycopg
 
+from kosmos_rag.core.errors import SourceError
 from kosmos_rag.core.types import IngestFailure
-from kosmos_rag.ingestion.sources.listing import Backlog, Changes, Entry, Listing, drop_duplicates
+from kosmos_rag.ingestion.sources.listing import Backlog, Changes, Entry, Listing, build_failure, drop_duplicates
 from kosmos_rag.ingestion.sources.outbox import Outbox
 from kosmos_rag.ingestion.sources.sql_connection import (
     ROWS_AT_ONCE,
@@ -65,7 +66,10 @@ def open_outbox(outbox: Outbox, variable: str) -> OutboxDatabase:
 
 @contextmanager
 def take_changes(database: OutboxDatabase, read_entries: ReadEntries) -> Iterator[Changes]:
-    """Take the oldest changes in a transaction that ends with the block.
+    """Take the oldest changes: those that were taken return where the block raises.
+
+    Changes of documents are in a transaction that ends with the block. Where all documents are to be compared, a
+    committed row stands for the changes until the block has ended, so that later changes are recorded.
 
     Raises SourceError.
 
@@ -73,36 +77,85 @@ def take_changes(database: OutboxDatabase, read_entries: ReadEntries) -> Iterato
         read_entries: Reads the rows with these ids, as they are now.
     """
     with connect(database.engine, database.variable, database.root) as connection:
-        if is_full := database.measure(connection).is_full:
-            connection.exec_driver_sql(database.outbox.statement("take_all_changes"))
-            keys: list[str | None] = []
-        else:
-            rows = connection.exec_driver_sql(database.outbox.statement("take_changes"), {"limit": MAX_CHANGES})
-            keys = list(rows.scalars())
-        removed: list[str] = []
-        changed = [key for key in dict.fromkeys(keys) if key is not None]
-        entries = _read(connection, changed, read_entries, database.root, removed)
-        listing = Listing(database.root, drop_duplicates(entries), lambda _: False)
-        was_truncated = None in keys
-        yield Changes(
-            listing=listing,
-            removed=removed,
-            compare_all=is_full or was_truncated,
-            emptied=was_truncated,
-            has_more=len(keys) == MAX_CHANGES,
-        )
+        taken = _take(database, connection)
+        if not taken.compare_all:
+            removed: list[str] = []
+            entries = _read(database, connection, list(dict.fromkeys(taken.keys)), read_entries, removed)
+            yield Changes(
+                listing=_build_listing(database, entries),
+                removed=removed,
+                compare_all=False,
+                emptied=False,
+                has_more=len(taken.keys) == MAX_CHANGES,
+            )
+            connection.commit()
+            return
+        mark = {"emptied": taken.emptied}
+        mark_id = connection.exec_driver_sql(database.outbox.statement("mark_comparison"), mark).scalar_one()
+        connection.commit()
+    yield Changes(
+        listing=_build_listing(database, ()), removed=[], compare_all=True, emptied=taken.emptied, has_more=False
+    )
+    with connect(database.engine, database.variable, database.root) as connection:
+        connection.exec_driver_sql(database.outbox.statement("unmark_comparison"), {"id": mark_id})
         connection.commit()
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _TakenChanges:
+    """Changes that were deleted from the outbox, in a transaction that is not committed."""
+
+    keys: Sequence[str]
+    """Ids of changed documents, with repetitions."""
+    compare_all: bool
+    emptied: bool
+
+
+def _take(database: OutboxDatabase, connection: "Connection") -> _TakenChanges:
+    outbox = database.outbox
+    connection.exec_driver_sql(outbox.statement("limit_waiting"))
+    if database.measure(connection).is_full:
+        emptied = connection.exec_driver_sql(outbox.statement("take_all_changes")).scalar_one()
+        return _TakenChanges(keys=(), compare_all=True, emptied=emptied)
+    rows = connection.exec_driver_sql(outbox.statement("take_changes"), {"limit": MAX_CHANGES}).all()
+    keys = [key for key, _ in rows if key is not None]
+    return _TakenChanges(keys=keys, compare_all=len(keys) < len(rows), emptied=any(emptied for _, emptied in rows))
+
+
+def _build_listing(database: OutboxDatabase, entries: Iterable[Entry | IngestFailure]) -> Listing:
+    return Listing(database.root, drop_duplicates(entries), lambda _: False)
+
+
 def _read(
-    connection: "Connection", keys: Sequence[str], read_entries: ReadEntries, root: str, removed: list[str]
+    database: OutboxDatabase,
+    connection: "Connection",
+    keys: Sequence[str],
+    read_entries: ReadEntries,
+    removed: list[str],
 ) -> Iterator[Entry | IngestFailure]:
     for start in range(0, len(keys), ROWS_AT_ONCE):
         batch = keys[start : start + ROWS_AT_ONCE]
-        entries = read_entries(connection, batch)
-        present = {str(entry.locator["id"]) for entry in entries if isinstance(entry, Entry)}
-        removed += [f"{root}{key}" for key in batch if key not in present]
+        entries = _read_batch(database, connection, batch, read_entries)
+        present = {entry.source for entry in entries}
+        removed += [source for key in batch if (source := f"{database.root}{key}") not in present]
         yield from entries
+
+
+def _read_batch(
+    database: OutboxDatabase, connection: "Connection", keys: Sequence[str], read_entries: ReadEntries
+) -> list[Entry | IngestFailure]:
+    """Read rows; where the query fails, read halves of them, to find those that it fails for."""
+    try:
+        with translate_errors(database.variable, database.root), connection.begin_nested():
+            return read_entries(connection, keys)
+    except SourceError as error:
+        if error.retryable:
+            raise
+        if len(keys) == 1:
+            return [build_failure(f"{database.root}{keys[0]}", error)]
+    middle = len(keys) // 2
+    halves = (keys[:middle], keys[middle:])
+    return [entry for half in halves for entry in _read_batch(database, connection, half, read_entries)]
 
 
 class OutboxWatch:
