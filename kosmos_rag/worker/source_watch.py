@@ -34,7 +34,7 @@ _TICK_S = 1.0
 _PAUSE_S = 0.25
 """Seconds in which the notifications of many changes become one pass."""
 _FAILED_PAUSE_S = 300.0
-"""Seconds without a pass after one that failed for good: its changes are still there, and would fail again at once."""
+"""Seconds without a pass after one that failed permanently: its changes would fail again at once."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

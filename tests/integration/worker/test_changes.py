@@ -362,10 +362,10 @@ def test_comparison__waits_for_changes_that_a_full_outbox_has_not_recorded(
     _fill(helpdesk)
     with psycopg.connect(empty_database.admin_url or "") as writer, ThreadPoolExecutor(1) as executor:
         writer.execute("UPDATE ticket SET body = 'about upsell' WHERE id = 3")
-        found = executor.submit(take)
+        comparison = executor.submit(take)
         eventually(lambda: helpdesk("SELECT count(*) FROM pg_locks WHERE NOT granted") != [(0,)])
         writer.commit()
-        assert found.result() == [("about upsell",)]
+        assert comparison.result() == [("about upsell",)]
 
 
 def test_writer__with_a_snapshot_of_a_full_outbox_is_recorded_after_it_was_emptied(

@@ -66,10 +66,10 @@ def open_outbox(outbox: Outbox, variable: str) -> OutboxDatabase:
 
 @contextmanager
 def take_changes(database: OutboxDatabase, read_entries: ReadEntries) -> Iterator[Changes]:
-    """Take the oldest changes: those that were taken return where the block raises.
+    """Take the oldest changes; they return where the block raises.
 
     Changes of documents are in a transaction that ends with the block. Where all documents are to be compared, a
-    committed row stands for the changes until the block has ended, so that later changes are recorded.
+    committed row replaces the changes until the block has ended, so that later changes are recorded.
 
     Raises SourceError.
 
@@ -77,24 +77,24 @@ def take_changes(database: OutboxDatabase, read_entries: ReadEntries) -> Iterato
         read_entries: Reads the rows with these ids, as they are now.
     """
     with connect(database.engine, database.variable, database.root) as connection:
-        taken = _take(database, connection)
-        if not taken.compare_all:
+        oldest = _take(database, connection)
+        if not oldest.compare_all:
             removed: list[str] = []
-            entries = _read(database, connection, list(dict.fromkeys(taken.keys)), read_entries, removed)
+            entries = _read(database, connection, list(dict.fromkeys(oldest.keys)), read_entries, removed)
             yield Changes(
                 listing=_build_listing(database, entries),
                 removed=removed,
                 compare_all=False,
                 emptied=False,
-                has_more=len(taken.keys) == MAX_CHANGES,
+                has_more=len(oldest.keys) == MAX_CHANGES,
             )
             connection.commit()
             return
-        mark = {"emptied": taken.emptied}
+        mark = {"emptied": oldest.emptied}
         mark_id = connection.exec_driver_sql(database.outbox.statement("mark_comparison"), mark).scalar_one()
         connection.commit()
     yield Changes(
-        listing=_build_listing(database, ()), removed=[], compare_all=True, emptied=taken.emptied, has_more=False
+        listing=_build_listing(database, ()), removed=[], compare_all=True, emptied=oldest.emptied, has_more=False
     )
     with connect(database.engine, database.variable, database.root) as connection:
         connection.exec_driver_sql(database.outbox.statement("unmark_comparison"), {"id": mark_id})
@@ -144,7 +144,7 @@ def _read(
 def _read_batch(
     database: OutboxDatabase, connection: "Connection", keys: Sequence[str], read_entries: ReadEntries
 ) -> list[Entry | IngestFailure]:
-    """Read rows; where the query fails, read halves of them, to find those that it fails for."""
+    """Read rows; where the query fails, read their halves to find the bad rows."""
     try:
         with translate_errors(database.variable, database.root), connection.begin_nested():
             return read_entries(connection, keys)
