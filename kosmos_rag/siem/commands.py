@@ -1,6 +1,5 @@
 """kosmos-rag siem: events for a SIEM."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -36,32 +35,25 @@ def export(
 
     target = open_target(to)
     with common.open_tenant() as owner:
-        count = export_audit(owner, target, state)
+        report = export_audit(owner, target, state)
     if common.as_json:
-        print_json({"tenant": common.tenant, "events": count})
+        print_json({"tenant": common.tenant, "events": report.exported, "refused": report.refused})
     else:
-        console().print(f"{count} events of tenant {common.tenant} exported")
+        console().print(f"{report.exported} events of tenant {common.tenant} exported, {report.refused} refused")
 
 
 @app.command("convert-log")
 @command
 def convert_log(to: TargetOption) -> None:
     """Send sign-ins and refused requests from a service's log, JSON lines on standard input."""
-    from kosmos_rag.siem.ocsf import convert_log_entry
+    from kosmos_rag.siem.ocsf import convert_log_line
+    from kosmos_rag.siem.stream import EventStream
     from kosmos_rag.siem.targets import open_target
 
-    target, count = open_target(to), 0
-    for line in sys.stdin:
-        if events := list(convert_log_entry(_parse(line))):
-            target.write(events)
-            count += len(events)
-    console().print(f"{count} events sent")
-
-
-def _parse(line: str) -> dict[str, object]:
-    """Return the entry of a line; an empty one for a line of something else."""
-    try:
-        entry = json.loads(line)
-    except ValueError:
-        return {}
-    return entry if isinstance(entry, dict) and "time" in entry else {}
+    stream = EventStream(open_target(to, keep_open=True))
+    for line in sys.stdin.buffer:
+        stream.add(list(convert_log_line(line)))
+    report = stream.close()
+    console().print(f"{report.exported} events sent, {report.refused} refused, {report.dropped} dropped")
+    if report.dropped:
+        raise typer.Exit(1)

@@ -26,8 +26,17 @@ class ExportCursor:
     """Number of the last erasure."""
 
 
-def export_audit(tenant: Tenant, target: EventTarget, state: Path) -> int:
-    """Send what the target does not have yet, and return the number of events.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExportReport:
+    """What became of the events of an export."""
+
+    exported: int
+    refused: int
+    """Refused by the target forever, and skipped."""
+
+
+def export_audit(tenant: Tenant, target: EventTarget, state: Path) -> ExportReport:
+    """Send what the target does not have yet.
 
     The file of the state is written after the target has taken a batch: after a crash a batch may be sent twice, and
     each event keeps its `metadata.uid`.
@@ -41,20 +50,20 @@ def export_audit(tenant: Tenant, target: EventTarget, state: Path) -> int:
         ConfigError: `database.worker_url` is not set.
         DatabaseError: The log cannot be read.
     """
-    count = 0
+    count = refused = 0
     with _lock(state):
         cursors = _read(state)
         cursor = cursors.get(tenant.name, ExportCursor())
         while records := tenant.audit.list_sealed(after=cursor.position, limit=_BATCH):
-            target.write([convert_record(tenant.name, record) for _, record in records])
+            refused += target.write([convert_record(tenant.name, record) for _, record in records])
             cursor = replace(cursor, position=records[-1][0])
             _write(state, {**cursors, tenant.name: cursor})
             count += len(records)
         if erasures := tenant.audit.list_erasures(after=cursor.erasure):
-            target.write([convert_erasure(tenant.name, erasure) for erasure in erasures])
+            refused += target.write([convert_erasure(tenant.name, erasure) for erasure in erasures])
             _write(state, {**cursors, tenant.name: replace(cursor, erasure=erasures[-1].number)})
             count += len(erasures)
-    return count
+    return ExportReport(exported=count - refused, refused=refused)
 
 
 @contextmanager

@@ -1,7 +1,9 @@
 """Map records to events of the Open Cybersecurity Schema Framework (OCSF) 1.5.0, https://schema.ocsf.io/1.5.0."""
 
+import json
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from hashlib import sha256
 from http import HTTPStatus
 from typing import Any
 
@@ -68,11 +70,23 @@ def convert_erasure(tenant: str, erasure: ErasureRecord) -> dict[str, Any]:
     }
 
 
-def convert_log_entry(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def convert_log_line(line: bytes) -> Iterator[dict[str, Any]]:
     """Yield the events of a line of the service's log.
 
-    They are sign-ins, their rights, and requests that were refused.
+    They are sign-ins, their rights, and requests that were refused; other lines have none. The uid of an event is a
+    hash of the line and the class, because a client may choose the id of its request.
     """
+    try:
+        entry = json.loads(line)
+        datetime.fromisoformat(entry["time"])
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return
+    for event in _convert_entry(entry):
+        uid = sha256(b"%d %s" % (event["class_uid"], line.strip())).hexdigest()
+        yield event | {"metadata": event["metadata"] | {"uid": uid}}
+
+
+def _convert_entry(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     action, status = entry.get("action"), entry.get("status")
     if action == "sign_in":
         yield _sign_in(entry, _SUCCESS)
@@ -112,9 +126,10 @@ def _refused_request(entry: Mapping[str, Any]) -> dict[str, Any]:
 def _log_event(
     entry: Mapping[str, Any], class_uid: int, activity_id: int, severity: int, status: int
 ) -> dict[str, Any]:
-    uid = str(entry.get("request_id") or entry.get("trace_id") or entry["time"])
-    at, tenant = datetime.fromisoformat(str(entry["time"])), entry.get("tenant")
-    event = _event(class_uid, activity_id, at, uid=uid, tenant=tenant, severity=severity, status=status)
+    at, tenant = datetime.fromisoformat(entry["time"]), entry.get("tenant")
+    event = _event(class_uid, activity_id, at, uid="", tenant=tenant, severity=severity, status=status)
+    if request_id := entry.get("request_id") or entry.get("trace_id"):
+        event["metadata"]["correlation_uid"] = str(request_id)
     return event | {"message": str(entry.get("message", entry["action"]))}
 
 

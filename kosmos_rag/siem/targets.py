@@ -5,6 +5,7 @@ connection that breaks may lose the last events of a batch.
 """
 
 import json
+import logging
 import os
 import socket
 import ssl
@@ -13,10 +14,14 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
+from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import KosmosError, RequestError
+
+if TYPE_CHECKING:
+    import httpx
 
 _TIMEOUT_S = 30.0
 _CLOSE_S = 1.0
@@ -27,7 +32,10 @@ _SYSLOG_SEVERITIES = {1: 6, 2: 5, 3: 4, 4: 3, 5: 2}
 _OTLP_SEVERITIES = {1: 9, 2: 10, 3: 13, 4: 17, 5: 21}
 """Numbers of OpenTelemetry by `severity_id`: INFO, INFO2, WARN, ERROR, FATAL."""
 _REMEDY = "run the command again when the target works: it continues after the last events that were taken"
+_RETRYABLE = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
 EVENT = dict[str, Any]
+
+log = logging.getLogger("kosmos_rag.siem")
 
 
 class ExportError(KosmosError):
@@ -37,17 +45,23 @@ class ExportError(KosmosError):
 class EventTarget(Protocol):
     """Takes events in their order."""
 
-    def write(self, events: Sequence[EVENT]) -> None:
-        """Send a batch of events. Raises ExportError."""
+    def write(self, events: Sequence[EVENT]) -> int:
+        """Send a batch of events; return how many the target refuses forever. Raises ExportError."""
+        ...
+
+    def close(self) -> None:
+        """Close a connection that is kept."""
         ...
 
 
-def open_target(address: str) -> EventTarget:
+def open_target(address: str, *, keep_open: bool = False) -> EventTarget:
     """Return the target of an address.
 
     Args:
         address: The path of a file, `tcp://HOST:PORT` or `tls://HOST:PORT` of a syslog server, or the URL of
             OTLP's logs, such as `http://localhost:4318/v1/logs`.
+        keep_open: Whether batches share a connection to a syslog server. Only its end shows that the server has
+            read them.
 
     Raises RequestError where the address is none of these.
     """
@@ -58,7 +72,7 @@ def open_target(address: str) -> EventTarget:
     if scheme in ("http", "https"):
         return OtlpTarget(address)
     if scheme in ("tcp", "tls") and parts.hostname and parts.port:
-        return SyslogTarget(parts.hostname, parts.port, encrypted=scheme == "tls")
+        return SyslogTarget(parts.hostname, parts.port, encrypted=scheme == "tls", keep_open=keep_open)
     raise RequestError(
         f"--to {address!r} is no target; name a file, tcp://HOST:PORT, tls://HOST:PORT, or http://HOST:4318/v1/logs"
     )
@@ -73,7 +87,7 @@ class FileTarget:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def write(self, events: Sequence[EVENT]) -> None:
+    def write(self, events: Sequence[EVENT]) -> int:
         """Append a batch of events."""
         lines = "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in events)
         try:
@@ -84,6 +98,10 @@ class FileTarget:
                 os.close(descriptor)
         except OSError as error:
             raise ExportError(f"{self._path} cannot be written: {error.strerror}; {_REMEDY}") from error
+        return 0
+
+    def close(self) -> None:
+        """Do nothing: each batch has closed the file."""
 
 
 def _append(descriptor: int, lines: bytes) -> None:
@@ -107,24 +125,53 @@ class SyslogTarget:
     Each has its length before it (RFC 6587, RFC 5425).
     """
 
-    def __init__(self, host: str, port: int, *, encrypted: bool) -> None:
+    def __init__(self, host: str, port: int, *, encrypted: bool, keep_open: bool = False) -> None:
         self._address = (host, port)
         self._encrypted = encrypted
+        self._keep_open = keep_open
         self._hostname = socket.gethostname() or "-"
+        self._connection: socket.socket | None = None
 
-    def write(self, events: Sequence[EVENT]) -> None:
-        """Send a batch of events over one connection."""
+    def write(self, events: Sequence[EVENT]) -> int:
+        """Send a batch of events over the open connection, or over a new one."""
         frames = b"".join(self._frame(event) for event in events)
         try:
-            with socket.create_connection(self._address, timeout=_TIMEOUT_S) as plain:
-                if not self._encrypted:
-                    _send(plain, frames)
-                    return
-                with ssl.create_default_context().wrap_socket(plain, server_hostname=self._address[0]) as secure:
-                    _send(secure, frames)
+            self._connect().sendall(frames)
+            if not self._keep_open:
+                self._end()
         except OSError as error:
+            self._discard()
             name = ":".join(map(str, self._address))
             raise ExportError(f"the syslog server {name} did not take the events: {error}; {_REMEDY}") from error
+        return 0
+
+    def close(self) -> None:
+        """End the connection, and wait shortly until the server has read all."""
+        with suppress(OSError):
+            self._end()
+
+    def _connect(self) -> socket.socket:
+        if self._connection is not None and _is_closed(self._connection):
+            self._discard()
+        if self._connection is None:
+            self._connection = socket.create_connection(self._address, timeout=_TIMEOUT_S)
+            if self._encrypted:
+                context = ssl.create_default_context()
+                self._connection = context.wrap_socket(self._connection, server_hostname=self._address[0])
+        self._connection.settimeout(_TIMEOUT_S)
+        return self._connection
+
+    def _end(self) -> None:
+        try:
+            if self._connection is not None:
+                _end(self._connection)
+        finally:
+            self._discard()
+
+    def _discard(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def _frame(self, event: EVENT) -> bytes:
         priority = _FACILITY_LOG_AUDIT * 8 + _SYSLOG_SEVERITIES[event["severity_id"]]
@@ -134,8 +181,18 @@ class SyslogTarget:
         return b"%d " % len(message) + message
 
 
-def _send(connection: socket.socket, frames: bytes) -> None:
-    connection.sendall(frames)
+def _is_closed(connection: socket.socket) -> bool:
+    """Return whether the server has closed the connection: what is sent now would be lost."""
+    connection.settimeout(0)
+    try:
+        return not connection.recv(4096)
+    except (BlockingIOError, ssl.SSLWantReadError):
+        return False
+    except OSError:
+        return True
+
+
+def _end(connection: socket.socket) -> None:
     connection.settimeout(_CLOSE_S)
     # The end of the answer shows that the server has read all; one that keeps the connection open shows nothing.
     with suppress(TimeoutError, ssl.SSLError):
@@ -165,8 +222,27 @@ class OtlpTarget:
     def __init__(self, url: str) -> None:
         self._url = url
 
-    def write(self, events: Sequence[EVENT]) -> None:
-        """Send a batch of events as one request."""
+    def write(self, events: Sequence[EVENT]) -> int:
+        """Send a batch of events as one request, and in parts where the collector refuses it."""
+        response = self._post(events)
+        if not _is_refusal(response.status_code):
+            self._require_success(response.status_code)
+            return self._count_rejected(response.content, len(events))
+        if len(events) > 1:
+            middle = len(events) // 2
+            return self.write(events[:middle]) + self.write(events[middle:])
+        # It may refuse all requests: a wrong path, or no rights. An event that is not to blame stays.
+        self._require_success(self._post(()).status_code)
+        log.error(
+            "the collector refuses an event, which is skipped: it answered %d", response.status_code,
+            extra={"action": "siem_event_refused", "event": events[0].get("metadata", {}).get("uid")},
+        )  # fmt: skip
+        return 1
+
+    def close(self) -> None:
+        """Do nothing: each request has closed its connection."""
+
+    def _post(self, events: Sequence[EVENT]) -> "httpx.Response":
         import httpx
 
         scope = {"name": "kosmos_rag.siem"}
@@ -174,13 +250,30 @@ class OtlpTarget:
         records = [_log_record(event) for event in events]
         body = {"resourceLogs": [{"resource": resource, "scopeLogs": [{"scope": scope, "logRecords": records}]}]}
         try:
-            response = httpx.post(self._url, json=body, timeout=_TIMEOUT_S)
+            return httpx.post(self._url, json=body if events else {"resourceLogs": []}, timeout=_TIMEOUT_S)
         except httpx.HTTPError as error:
             raise ExportError(f"the collector at {self._url} did not answer: {error}; {_REMEDY}") from error
-        if response.status_code != HTTPStatus.OK:
-            raise ExportError(f"the collector at {self._url} answered {response.status_code}; {_REMEDY}")
-        if rejected := _count_rejected(response.content):
-            raise ExportError(f"the collector at {self._url} rejected {rejected} of {len(events)} events; {_REMEDY}")
+
+    def _require_success(self, status: int) -> None:
+        if status != HTTPStatus.OK:
+            raise ExportError(f"the collector at {self._url} answered {status}; {_REMEDY}")
+
+    def _count_rejected(self, content: bytes, count: int) -> int:
+        """Return how many events the collector has rejected; the protocol forbids to send these again."""
+        rejected, reason = _read_rejection(content)
+        if rejected:
+            log.error(
+                "the collector at %s rejected %d of %d events, which are skipped: %s",
+                self._url, rejected, count, one_line(reason),
+                extra={"action": "siem_event_refused"},
+            )  # fmt: skip
+        return rejected
+
+
+def _is_refusal(status: int) -> bool:
+    """Return whether the same request would be refused again."""
+    is_client_error = HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR
+    return is_client_error and status not in _RETRYABLE
 
 
 def _log_record(event: EVENT) -> dict[str, Any]:
@@ -196,12 +289,13 @@ def _log_record(event: EVENT) -> dict[str, Any]:
     }
 
 
-def _count_rejected(content: bytes) -> int:
-    """Return how many records a collector has rejected.
+def _read_rejection(content: bytes) -> tuple[int, str]:
+    """Return how many records a collector has rejected, and why.
 
     An answer that is not of the protocol rejects none.
     """
     try:
-        return int(json.loads(content or b"{}")["partialSuccess"]["rejectedLogRecords"])
-    except (ValueError, LookupError, TypeError):
-        return 0
+        partial = json.loads(content or b"{}")["partialSuccess"]
+        return int(partial["rejectedLogRecords"]), str(partial.get("errorMessage", ""))
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return 0, ""

@@ -23,10 +23,14 @@ class BreakingTarget:
         self.outcomes = list(outcomes)
         self.events: list[EVENT] = []
 
-    def write(self, events: Sequence[EVENT]) -> None:
+    def write(self, events: Sequence[EVENT]) -> int:
         self.events += events
         if self.outcomes and not self.outcomes.pop(0):
             raise ExportError("the target broke")
+        return 0
+
+    def close(self) -> None:
+        pass
 
 
 def _ask(engine: Engine, name: str, *questions: str) -> None:
@@ -49,13 +53,13 @@ def test_export__has_each_sealed_record_once(settings: Settings, tenant_name: st
     with opened(settings, AUDITED) as engine:
         tenant = engine.tenant(tenant_name)
         _ask(engine, tenant_name, "first leave", "second leave")
-        assert export_audit(tenant, target, state) == 0  # nothing is sealed
+        assert export_audit(tenant, target, state).exported == 0  # nothing is sealed
         tenant.audit.seal()
-        assert export_audit(tenant, target, state) == 2
-        assert export_audit(tenant, target, state) == 0
+        assert export_audit(tenant, target, state).exported == 2
+        assert export_audit(tenant, target, state).exported == 0
         _ask(engine, tenant_name, "third leave")
         tenant.audit.seal()
-        assert export_audit(tenant, target, state) == 1
+        assert export_audit(tenant, target, state).exported == 1
     events = _read_lines(tmp_path / "events.jsonl")
     assert _questions(events) == ["first leave", "second leave", "third leave"]
     assert events[0]["actor"]["user"]["name"] == "ada"
@@ -74,7 +78,7 @@ def test_export__sends_a_batch_again_that_a_target_has_not_confirmed(
         tenant.audit.seal()
         with pytest.raises(ExportError, match="the target broke"):
             export_audit(tenant, target, state)
-        assert export_audit(tenant, target, state) == 3
+        assert export_audit(tenant, target, state).exported == 3
     assert _questions(target.events) == [*questions[:4], *questions[2:]]
     assert len({event["metadata"]["uid"] for event in target.events}) == 5
 
@@ -90,7 +94,7 @@ def test_export__has_erasures_and_a_position_for_each_tenant(
             engine.tenant(name).erase(source="leave.md")
             export_audit(engine.tenant(name), target, state)
         for name in (tenant_name, f"{tenant_name}-b"):
-            assert export_audit(engine.tenant(name), target, state) == 0
+            assert export_audit(engine.tenant(name), target, state).exported == 0
     erasures = [event for event in target.events if event["class_uid"] == 3004]
     assert [event["metadata"]["tenant_uid"] for event in erasures] == [tenant_name, f"{tenant_name}-b"]
     assert "leave.md" not in json.dumps(erasures)

@@ -12,7 +12,7 @@ from ocsf_json_schema import OcsfJsonSchemaEmbedded, get_ocsf_schema  # type: ig
 
 from kosmos_rag.core.types import AuditKind, AuditOutcome, AuditPassage, AuditRecord
 from kosmos_rag.engine.audit import ErasureRecord
-from kosmos_rag.siem.ocsf import OCSF_VERSION, convert_erasure, convert_log_entry, convert_record
+from kosmos_rag.siem.ocsf import OCSF_VERSION, convert_erasure, convert_log_line, convert_record
 
 AT = datetime(2026, 11, 27, 8, 30, 0, 123_000, tzinfo=UTC)
 MILLISECONDS = 1_795_768_200_123
@@ -93,10 +93,30 @@ def test_erasure__is_an_entity_management_of_the_schema() -> None:
     ],
 )
 def test_log_entry__is_authentication_session_or_refused_request(entry: dict[str, Any], type_uids: list[int]) -> None:
-    events = list(convert_log_entry({"time": "2026-11-27 08:30:00,123", **entry}))
+    events = list(convert_log_line(json.dumps({"time": "2026-11-27 08:30:00,123", **entry}).encode()))
     assert [event["type_uid"] for event in events] == type_uids
     for event in events:
         _validate(event)
     if entry["action"] == "sign_in":
         assert events[1]["privileges"] == ["ask", "read"]
     assert all(event["status_id"] == (1 if entry["action"] == "sign_in" else 2) for event in events)
+
+
+def test_log_line__has_the_same_uids_again_whatever_id_the_client_has_chosen() -> None:
+    entry = {"time": "2026-11-27 08:30:00,123", "action": "sign_in", "subject": "ada", "request_id": "chosen"}
+    lines = [json.dumps(entry | {"time": time}).encode() + b"\n" for time in ("2026-11-27 08:30:00,123", "2026-11-28")]
+    events, repeated = ([event for line in lines for event in convert_log_line(line)] for _ in range(2))
+    assert events == repeated
+    assert len({event["metadata"]["uid"] for event in events}) == 4
+    assert {event["metadata"]["correlation_uid"] for event in events} == {"chosen"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"started\n", b"\xff\xfe", b"[" * 100_000, b"[]", b"null", b'{"action": "sign_in"}',
+        b'{"action": "sign_in", "time": "yesterday"}', b'{"action": "sign_in", "time": 5}',
+    ],
+)  # fmt: skip
+def test_line__of_something_else_has_no_event(line: bytes) -> None:
+    assert list(convert_log_line(line)) == []

@@ -134,13 +134,29 @@ def test_tls__refuses_a_server_without_a_certificate() -> None:
     thread.join(10)
 
 
+def test_syslog__that_is_kept_open_has_one_connection_until_the_server_closes_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        target = open_target(f"tcp://127.0.0.1:{listener.getsockname()[1]}", keep_open=True)
+        for size in (2, 1):
+            target.write(EVENTS)
+            connection, _ = listener.accept()
+            target.write(EVENTS[:size])
+            received = b""
+            while received.count(b"OCSF6003") < len(EVENTS) + size:
+                received += connection.recv(4096)
+            connection.close()  # the next batch needs another connection
+            time.sleep(0.05)
+        target.close()
+
+
 class _Collector(BaseHTTPRequestHandler):
-    answer: tuple[int, bytes] = (200, b"{}")
+    answer: Callable[[str], tuple[int, bytes]]
+    """From the content of a request."""
     bodies: list[dict[str, Any]] = []  # noqa: RUF012 — of one test
 
     def do_POST(self) -> None:
         self.bodies.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-        status, body = self.answer
+        status, body = type(self).answer(json.dumps(self.bodies[-1]))
         self.send_response(status)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -150,43 +166,57 @@ class _Collector(BaseHTTPRequestHandler):
         pass
 
 
-def _send_to_collector(monkeypatch: pytest.MonkeyPatch, status: int, body: bytes) -> list[dict[str, Any]]:
+def _send_to_collector(
+    monkeypatch: pytest.MonkeyPatch, answer: Callable[[str], tuple[int, bytes]]
+) -> tuple[int, list[dict[str, Any]]]:
+    """Return how many events were refused, and the requests."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-
-    class Handler(_Collector):
-        answer = (status, body)
-        bodies: list[dict[str, Any]] = []  # noqa: RUF012 — of one test
-
-    with HTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.handle_request)
+    bodies: list[dict[str, Any]] = []
+    handler = type("Handler", (_Collector,), {"answer": staticmethod(answer), "bodies": bodies})
+    with HTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            open_target(f"http://127.0.0.1:{server.server_port}/v1/logs").write(EVENTS)
+            refused = open_target(f"http://127.0.0.1:{server.server_port}/v1/logs").write(EVENTS)
         finally:
+            server.shutdown()
             thread.join(10)
-    return Handler.bodies
+    return refused, bodies
 
 
 def test_otlp__gets_log_records_in_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    (body,) = _send_to_collector(monkeypatch, 200, b"{}")
+    refused, (body,) = _send_to_collector(monkeypatch, lambda _: (200, b"{}"))
+    assert refused == 0
     records = body["resourceLogs"][0]["scopeLogs"][0]["logRecords"]
     assert [json.loads(record["body"]["stringValue"]) for record in records] == EVENTS
     assert [record["severityNumber"] for record in records] == [9, 13]
     assert records[0]["timeUnixNano"] == "1000123000000"
 
 
-@pytest.mark.parametrize(
-    ("status", "body", "message"),
-    [
-        (503, b"", "answered 503"),
-        (200, b'{"partialSuccess": {"rejectedLogRecords": "1"}}', "rejected 1 of 2 events"),
-    ],
-)
-def test_otlp__that_takes_not_all_is_an_error(
-    monkeypatch: pytest.MonkeyPatch, status: int, body: bytes, message: str
+@pytest.mark.parametrize("status", [400, 401, 404, 408, 429, 503])
+def test_otlp__that_takes_no_request_is_an_error(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
+    """No event is skipped because a path is wrong, or a right is missing."""
+    with pytest.raises(ExportError, match=f"answered {status}"):
+        _send_to_collector(monkeypatch, lambda _: (status, b""))
+
+
+@pytest.mark.parametrize("status", [400, 413])
+def test_otlp__skips_and_logs_an_event_that_is_refused_forever(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, status: int
 ) -> None:
-    with pytest.raises(ExportError, match=message):
-        _send_to_collector(monkeypatch, status, body)
+    refused, bodies = _send_to_collector(monkeypatch, lambda body: (status if "two lines" in body else 200, b"{}"))
+    assert refused == 1
+    assert "two lines" not in json.dumps(bodies[-1])
+    assert len(bodies[-1]["resourceLogs"]) == 1  # the other event was sent
+    assert f"the collector refuses an event, which is skipped: it answered {status}" in caplog.text
+
+
+def test_otlp__counts_and_logs_what_a_collector_takes_only_in_part(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    answer = b'{"partialSuccess": {"rejectedLogRecords": "1", "errorMessage": "too old"}}'
+    assert _send_to_collector(monkeypatch, lambda _: (200, answer))[0] == 1
+    assert "rejected 1 of 2 events, which are skipped: too old" in caplog.text
 
 
 @pytest.mark.parametrize("address", ["udp://localhost:514", "tcp://localhost", "tls://:6514"])

@@ -1,0 +1,65 @@
+"""Events of a running log, to targets that are slow, broken or gone."""
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from kosmos_rag.siem.stream import EventStream, StreamReport
+from kosmos_rag.siem.targets import EVENT, ExportError
+
+EVENTS: list[dict[str, Any]] = [{"number": number} for number in range(20)]
+
+
+class GatedTarget:
+    """Takes no batch before its gate is open, and fails a number of times first."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.gate = threading.Event()
+        self.failures = failures
+        self.events: list[EVENT] = []
+        self.is_closed = False
+
+    def write(self, events: Sequence[EVENT]) -> int:
+        self.gate.wait(30)
+        if self.failures:
+            self.failures -= 1
+            raise ExportError("the target broke")
+        self.events += events
+        return 0
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_stream__sends_a_batch_again_until_the_target_takes_it() -> None:
+    target = GatedTarget(failures=1)
+    target.gate.set()
+    with EventStream(target) as stream:
+        for event in EVENTS:
+            stream.add([event])
+    assert target.events == EVENTS
+    assert target.is_closed
+
+
+def test_stream__drops_and_counts_what_a_slow_target_has_no_time_for(caplog: pytest.LogCaptureFixture) -> None:
+    target = GatedTarget()
+    stream = EventStream(target, max_events=5)
+    began = time.monotonic()
+    for event in EVENTS:
+        stream.add([event])
+    assert time.monotonic() - began < 5  # the writer of the log does not wait
+    assert "1 events were dropped so far" in caplog.text
+    target.gate.set()
+    assert stream.close() == StreamReport(exported=5, refused=0, dropped=15)
+    assert target.events == EVENTS[:5]
+
+
+def test_stream__ends_though_the_target_never_works() -> None:
+    target = GatedTarget(failures=1000)
+    target.gate.set()
+    stream = EventStream(target, drain_s=0.5)
+    stream.add(EVENTS)
+    assert stream.close() == StreamReport(exported=0, refused=0, dropped=20)
