@@ -9,6 +9,7 @@ import psycopg
 
 from kosmos_rag.core.types import EVERYONE, EventType
 from kosmos_rag.storage.database import Database
+from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, create_tenant, read_server_time
 
 
@@ -44,6 +45,17 @@ class TenantSessions:
         """
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
             yield connection
+
+    def lock_erasures(self, connection: psycopg.Connection) -> None:
+        """Wait for an erasure in the tenant, and exclude others until the transaction ends.
+
+        What is derived from rows of a reader must not be stored after they were erased. Take it before the rows are
+        read.
+
+        Args:
+            connection: A transaction that `write` opened.
+        """
+        connection.execute(statement("lock_erasures"), {"tenant_id": self._owner.id})
 
     def record_event(self, collection: str, kind: EventType, data: Mapping[str, Any]) -> None:
         """Record an event, if the tenant records events. Raises ConfigError, DatabaseError.

@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+import psycopg
 import yaml
 from psycopg.rows import kwargs_row
 
@@ -39,11 +40,12 @@ class JudgedQuestions:
         """Return candidates of a judgement, those with the strongest evidence first. Raises RequestError."""
         if judgement not in list(Judgement):
             raise RequestError(f"the judgement is {str(judgement)[:40]!r}; use {', '.join(Judgement)}")
-        decided = self._list_decided()
-        if judgement != Judgement.OPEN:
-            return [candidate for candidate in decided if candidate.judgement == judgement]
-        ids = {candidate.id for candidate in decided}
-        return [candidate for candidate, _ in self._build_candidates() if candidate.id not in ids]
+        with self._tenant.sessions.write() as connection:
+            decided = self._list_decided(connection)
+            if judgement != Judgement.OPEN:
+                return [candidate for candidate in decided if candidate.judgement == judgement]
+            ids = {candidate.id for candidate in decided}
+            return [candidate for candidate, _ in self._build_candidates(connection) if candidate.id not in ids]
 
     def judge(self, candidate_id: uuid.UUID, judgement: Judgement | str) -> CandidateQuestion:
         """Accept or reject a candidate, or open it again; return it.
@@ -56,18 +58,23 @@ class JudgedQuestions:
         """
         if judgement not in list(Judgement):
             raise RequestError(f"the judgement is {str(judgement)[:40]!r}; use {', '.join(Judgement)}")
-        decided = next((entry for entry in self._list_decided() if entry.id == candidate_id), None)
-        if judgement == Judgement.OPEN:
-            return self._open(candidate_id, decided)
-        if decided is not None:
-            self._set_judgement(candidate_id, judgement)
-            return replace(decided, judgement=Judgement(judgement))
-        entry = next((entry for entry in self._build_candidates() if entry[0].id == candidate_id), None)
-        if entry is None:
-            raise NotFound("there is no such candidate; its document may have changed, so list the candidates again")
-        candidate = replace(entry[0], judgement=Judgement(judgement))
-        self._insert(candidate, entry[1])
-        return candidate
+        with self._tenant.sessions.write() as connection:
+            # Else a reader who is erased meanwhile would be stored again.
+            self._tenant.sessions.lock_erasures(connection)
+            decided = next((entry for entry in self._list_decided(connection) if entry.id == candidate_id), None)
+            if decided is not None:
+                self._set_judgement(connection, candidate_id, judgement)
+                return replace(decided, judgement=Judgement(judgement))
+            if judgement == Judgement.OPEN:
+                raise NotFound("there is no such decision; list the candidates again")
+            entry = next((entry for entry in self._build_candidates(connection) if entry[0].id == candidate_id), None)
+            if entry is None:
+                raise NotFound(
+                    "there is no such candidate; its document may have changed, so list the candidates again"
+                )
+            candidate = replace(entry[0], judgement=Judgement(judgement))
+            self._insert(connection, candidate, entry[1])
+            return candidate
 
     def build_set(self) -> QuestionSet:
         """Return the accepted questions, each with all its locations and the principals that they need.
@@ -89,34 +96,22 @@ class JudgedQuestions:
         entries = [_describe(question) for question in self.build_set().questions]
         return yaml.safe_dump(entries, sort_keys=False, allow_unicode=True, width=120)
 
-    def _build_candidates(self) -> list[tuple[CandidateQuestion, tuple[str, ...]]]:
-        with self._tenant.sessions.write() as connection:
-            rows = connection.execute(
-                statement("list_judging_feedback"), self._values | {"limit": _MAX_ROWS}
-            ).fetchall()
+    def _build_candidates(self, connection: psycopg.Connection) -> list[tuple[CandidateQuestion, tuple[str, ...]]]:
+        rows = connection.execute(statement("list_judging_feedback"), self._values | {"limit": _MAX_ROWS}).fetchall()
         return build_candidates(FeedbackRow(*row) for row in rows)
 
-    def _list_decided(self) -> list[CandidateQuestion]:
-        with (
-            self._tenant.sessions.write() as connection,
-            connection.cursor(row_factory=kwargs_row(_candidate)) as cursor,
-        ):
+    def _list_decided(self, connection: psycopg.Connection) -> list[CandidateQuestion]:
+        with connection.cursor(row_factory=kwargs_row(_candidate)) as cursor:
             return cursor.execute(statement("list_judged_questions"), self._values).fetchall()
 
-    def _open(self, candidate_id: uuid.UUID, decided: CandidateQuestion | None) -> CandidateQuestion:
-        if decided is None:
-            raise NotFound("there is no such decision; list the candidates again")
-        with self._tenant.sessions.write() as connection:
-            connection.execute(statement("delete_judged_question"), self._values | {"id": candidate_id})
-        return replace(decided, judgement=Judgement.OPEN)
-
-    def _set_judgement(self, candidate_id: uuid.UUID, judgement: Judgement | str) -> None:
+    def _set_judgement(
+        self, connection: psycopg.Connection, candidate_id: uuid.UUID, judgement: Judgement | str
+    ) -> None:
         values = {"id": candidate_id, "judgement": str(judgement), "at": datetime.now(UTC)}
         values["judge"] = self._tenant.subject
-        with self._tenant.sessions.write() as connection:
-            connection.execute(statement("set_judgement"), self._values | values)
+        connection.execute(statement("set_judgement"), self._values | values)
 
-    def _insert(self, candidate: CandidateQuestion, subjects: Sequence[str]) -> None:
+    def _insert(self, connection: psycopg.Connection, candidate: CandidateQuestion, subjects: Sequence[str]) -> None:
         first, last = candidate.lines or (None, None)
         values = {
             **self._values,
@@ -138,8 +133,7 @@ class JudgedQuestions:
             "clicks": candidate.clicks,
             "last_at": candidate.last_at,
         }
-        with self._tenant.sessions.write() as connection:
-            connection.execute(statement("insert_judged_question"), values)
+        connection.execute(statement("insert_judged_question"), values)
 
 
 def _candidate(*, judgement: str, line_start: int | None, line_end: int | None, **columns: Any) -> CandidateQuestion:

@@ -22,26 +22,29 @@ SELECT q.collection, q.question, q.subject, q.rating, q.at, q.source, q.section,
  LIMIT %(limit)s
 
 -- name: list_judged_questions
+-- A decision that was withdrawn is `open`: its row says whose question results of evaluations have.
 SELECT j.id, j.judgement, j.collection, j.question, j.source, j.section, j.line_start, j.line_end, j.principal, j.ups,
        j.downs, j.clicks, cardinality(j.subjects) AS readers, j.last_at
   FROM kosmos.judged_questions j
  WHERE j.tenant_id = %(tenant_id)s AND (%(collection)s::text IS NULL OR j.collection = %(collection)s)
+   AND j.judgement <> 'open'
  ORDER BY j.at DESC, j.id
 
 -- name: insert_judged_question
--- Two people may decide at once: the later decision holds.
-INSERT INTO kosmos.judged_questions (tenant_id, id, at, judgement, judge, collection, question, question_id, source,
-                                     section, line_start, line_end, principal, subjects, ups, downs, clicks, last_at)
+-- Over a decision that was withdrawn: results may have the question of its readers.
+INSERT INTO kosmos.judged_questions AS j (tenant_id, id, at, judgement, judge, collection, question, question_id, source,
+                                          section, line_start, line_end, principal, subjects, ups, downs, clicks, last_at)
 VALUES (%(tenant_id)s, %(id)s, %(at)s, %(judgement)s, %(judge)s, %(collection)s, %(question)s, %(question_id)s,
         %(source)s, %(section)s, %(line_start)s, %(line_end)s, %(principal)s, %(subjects)s, %(ups)s, %(downs)s,
         %(clicks)s, %(last_at)s)
 ON CONFLICT (tenant_id, id) DO UPDATE
-   SET at = excluded.at, judgement = excluded.judgement, judge = excluded.judge
+   SET at = excluded.at, judgement = excluded.judgement, judge = excluded.judge, question = excluded.question,
+       question_id = excluded.question_id, section = excluded.section, line_start = excluded.line_start,
+       line_end = excluded.line_end, principal = excluded.principal, ups = excluded.ups, downs = excluded.downs,
+       clicks = excluded.clicks, last_at = excluded.last_at,
+       subjects = ARRAY(SELECT DISTINCT u.subject FROM unnest(j.subjects || excluded.subjects) AS u (subject) ORDER BY 1)
 
 -- name: set_judgement
 UPDATE kosmos.judged_questions j
    SET judgement = %(judgement)s, at = %(at)s, judge = %(judge)s
  WHERE j.tenant_id = %(tenant_id)s AND j.id = %(id)s
-
--- name: delete_judged_question
-DELETE FROM kosmos.judged_questions j WHERE j.tenant_id = %(tenant_id)s AND j.id = %(id)s

@@ -11,7 +11,7 @@ judged_questions = Table(
     tenant_id(),
     column("id", Uuid),  # follows from collection, question and location
     time("at"),
-    column("judgement", Text),
+    column("judgement", Text),  # open: the decision was withdrawn
     column("judge", Text, null=True),  # who has decided; null: not named, or erased
     collection(null=True),  # null: all of them were asked
     column("question", Text),
@@ -27,6 +27,6 @@ judged_questions = Table(
     column("clicks", Integer),
     time("last_at"),
     PrimaryKeyConstraint("tenant_id", "id"),
-    CheckConstraint("judgement IN ('accepted', 'rejected')"),
+    CheckConstraint("judgement IN ('accepted', 'rejected', 'open')"),
     tenant_key(),
 )

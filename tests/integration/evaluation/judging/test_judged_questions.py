@@ -2,6 +2,7 @@
 
 import json
 import uuid
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 
 import psycopg
@@ -12,10 +13,10 @@ from kosmos_rag import Engine, SourceDocument
 from kosmos_rag.apps.cli.app import app
 from kosmos_rag.apps.client import Client
 from kosmos_rag.core.errors import DatabaseError, NotFound, RequestError
-from kosmos_rag.core.types import EVALUATOR, EVERYONE
+from kosmos_rag.core.types import EVALUATOR, EVERYONE, ErasureReport
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.evaluation.judging.questions import JudgedQuestions
-from kosmos_rag.evaluation.judging.records import Judgement
+from kosmos_rag.evaluation.judging.records import CandidateQuestion, Judgement
 from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
 from kosmos_rag.evaluation.monitor.records import MonitorKind
 from kosmos_rag.evaluation.offline import Evaluations, Plan, evaluate, for_evaluation, read_questions
@@ -162,6 +163,58 @@ def test_erasure__removes_what_comes_from_one_reader(running: Running, acme: Ten
     with acme.sessions.write() as connection:
         assert connection.execute("SELECT judge FROM kosmos.judged_questions").fetchall() == [(None,)]
     assert acme.erase(source="canteen.md").erased["judged_questions"] == 1
+    assert JudgedQuestions(acme).list_candidates("accepted") == []
+
+
+def test_erasure__reaches_results_of_a_judgement_that_was_withdrawn(running: Running, acme: Tenant) -> None:
+    _rate(running, "ada", OPEN_QUESTION)
+    questions = JudgedQuestions(acme)
+    (candidate,) = questions.list_candidates()
+    questions.judge(candidate.id, "accepted")
+    store, plan = Evaluations(acme), Plan(label="judged", settings=for_evaluation(acme.effective_settings))
+    evaluation = evaluate(acme, questions.build_set(), plan)
+    store.add(evaluation)
+    questions.judge(candidate.id, "open")
+    assert [entry.id for entry in questions.list_candidates()] == [candidate.id]
+    assert acme.erase(subject="ada").erased["evaluation_results"] == 1
+    assert [result.question for result in store.get(str(evaluation.id)).results] == ["erased"]
+    with acme.sessions.write() as connection:
+        assert connection.execute("SELECT count(*) FROM kosmos.judged_questions").fetchone() == (0,)
+
+
+def test_withdrawn_judgement__is_decided_again_with_the_readers_since(running: Running, acme: Tenant) -> None:
+    _rate(running, "ada", OPEN_QUESTION)
+    questions = JudgedQuestions(acme)
+    (candidate,) = questions.list_candidates()
+    questions.judge(candidate.id, "accepted")
+    questions.judge(candidate.id, "open")
+    _rate(running, "bob", OPEN_QUESTION)
+    questions.judge(candidate.id, "accepted")
+    (accepted,) = questions.list_candidates("accepted")
+    assert (accepted.ups, accepted.readers) == (2, 2)
+
+
+def test_judge__waits_for_an_erasure_and_stores_nothing_of_the_reader(
+    running: Running, acme: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The feedback was read before the erasure, and would be written after it."""
+    _rate(running, "ada", OPEN_QUESTION)
+    (candidate,) = JudgedQuestions(acme).list_candidates()
+    build, erasures = JudgedQuestions._build_candidates, ThreadPoolExecutor(1)
+    reports: list[Future[ErasureReport]] = []
+
+    def build_while_an_erasure_starts(
+        questions: JudgedQuestions, connection: psycopg.Connection
+    ) -> list[tuple[CandidateQuestion, tuple[str, ...]]]:
+        candidates = build(questions, connection)
+        reports.append(erasures.submit(lambda: acme.erase(subject="ada")))
+        wait(reports, timeout=1)
+        return candidates
+
+    monkeypatch.setattr(JudgedQuestions, "_build_candidates", build_while_an_erasure_starts)
+    with erasures:
+        JudgedQuestions(acme).judge(candidate.id, "accepted")
+    assert reports[0].result().erased["judged_questions"] == 1
     assert JudgedQuestions(acme).list_candidates("accepted") == []
 
 
