@@ -122,13 +122,14 @@ class Answerer:
         self._citation_format = settings.context.citation_format
         self._include_metadata = settings.context.include_metadata
         self._model = self._conversation_model = None
+        fence_secret = None if answer.fence_secret is None else answer.fence_secret.get_secret_value()
         self._prompt: Prompt | None = None
         if answer.mode == "generative":
             self._model = _require_model(model, "rag.answer.mode=generative")
-            self._prompt = load(answer.template, _SAMPLE)
+            self._prompt = load(answer.template, _SAMPLE, fence_secret=fence_secret)
         if answer.history_turns:
             self._conversation_model = _require_model(model, "rag.answer.history_turns")
-            self._conversation_prompt = load("condense", CONVERSATION_SAMPLE)
+            self._conversation_prompt = load("condense", CONVERSATION_SAMPLE, fence_secret=fence_secret)
 
     def search_query(self, question: str, history: Sequence[Turn]) -> RewrittenQuery:
         """Rewrite a follow-up question so that it can be searched alone.
@@ -330,7 +331,7 @@ class Answerer:
         values = to_values(context.question, unseen)
         turn_texts = [text for turn in conversation.turns for text in (turn.question, turn.answer)]
         seed = question if conversation.first_question is None else conversation.first_question
-        fenced = [context.text, context.question, *turn_texts]
+        fenced = [context.text, context.question, *turn_texts, *(turn_values["context"] for turn_values, _ in earlier)]
         return self._prompt.messages(values, fenced=fenced, earlier=earlier, seed=seed)
 
 

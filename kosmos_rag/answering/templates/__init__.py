@@ -1,10 +1,10 @@
 """Prompt templates in Jinja2: block `system` for rules, block `user` for data.
 
 Text from users and documents is fenced by a number that occurs in none of it, so no document can close its fence. The
-number is random, or of a conversation, whose prompts begin alike.
+number is random, or of a conversation, whose prompts begin alike, and a secret.
 """
 
-import hashlib
+import hmac
 import secrets
 import traceback
 from collections.abc import Callable, Iterable, Sequence
@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from jinja2.sandbox import SandboxedEnvironment
 
 _BLOCKS = ("system", "user")
+_PROCESS_SECRET = secrets.token_hex(32)
 
 
 class Prompt:
     """A validated template."""
 
-    def __init__(self, name: str, source: str, sample: dict[str, Any]) -> None:
-        """Compile a template and fill it with a sample.
+    def __init__(self, name: str, source: str, sample: dict[str, Any], *, fence_secret: str | None = None) -> None:
+        """Compile a template and fill it with a sample. See `load`.
 
         Raises ConfigError, with the line.
         """
@@ -37,6 +38,7 @@ class Prompt:
         from jinja2 import TemplateSyntaxError
 
         self._name = name
+        self._fence_secret = fence_secret or _PROCESS_SECRET
         self._environment = _environment()
         try:
             self._template: Template = self._environment.from_string(source)
@@ -65,17 +67,30 @@ class Prompt:
             values: Variables of the template.
             fenced: Texts that the fence must not occur in.
             earlier: Variables of each earlier turn for the block `user`, and its answer.
-            seed: What the fence follows from, equal for the prompts of a conversation; None for a random one.
+            seed: What the fence follows from with the secret, equal for the prompts of a conversation; None for a
+                random one.
 
         Raises:
             ConfigError: The template fails.
         """
-        fence = {"fence": _fence(fenced, seed)}
+        fence = {"fence": self._create_fence(fenced, seed)}
         messages = [Message(role="system", text=self._block("system", values | fence))]
         for turn_values, answer in earlier:
             messages.append(Message(role="user", text=self._block("user", turn_values | fence)))
             messages.append(Message(role="assistant", text=answer))
         return [*messages, Message(role="user", text=self._block("user", values | fence))]
+
+    def _create_fence(self, texts: Iterable[str], seed: str | None) -> str:
+        fenced_texts: Sequence[str] = tuple(texts)
+        for attempt in count():
+            fence = secrets.token_hex(8) if seed is None else self._derive_fence(seed, attempt)
+            if not any(fence in text for text in fenced_texts):
+                break
+        return fence
+
+    def _derive_fence(self, seed: str, attempt: int) -> str:
+        text = f"{attempt} {seed}".encode(errors="surrogatepass")
+        return hmac.digest(self._fence_secret.encode(), text, "sha256").hex()[:16]
 
     def _block(self, name: str, values: dict[str, Any]) -> str:
         try:
@@ -99,12 +114,13 @@ class Prompt:
         )
 
 
-def load(name: str, sample: dict[str, Any]) -> Prompt:
+def load(name: str, sample: dict[str, Any], *, fence_secret: str | None = None) -> Prompt:
     """Load a shipped template by name, or a .j2 file by path.
 
     Args:
         name: Name of a shipped template, or path of a .j2 file.
         sample: Values to validate the template with.
+        fence_secret: Key of the fences of conversations; None for the one of the process.
 
     Raises:
         ConfigError: The template does not exist or is broken.
@@ -115,11 +131,12 @@ def load(name: str, sample: dict[str, Any]) -> Prompt:
             source = path.read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
             raise ConfigError(f"template {name} cannot be read: {first_line(error)}: correct the path") from error
-        return Prompt(name, source, sample)
+        return Prompt(name, source, sample, fence_secret=fence_secret)
     shipped = sorted(entry.name.removesuffix(".j2") for entry in files(__package__).iterdir() if _is(entry.name))
     if name not in shipped:
         raise ConfigError(f"there is no template {name!r}: name {', '.join(shipped)}, or the path of a .j2 file")
-    return Prompt(name, files(__package__).joinpath(f"{name}.j2").read_text(encoding="utf-8"), sample)
+    source = files(__package__).joinpath(f"{name}.j2").read_text(encoding="utf-8")
+    return Prompt(name, source, sample, fence_secret=fence_secret)
 
 
 def _is(name: str) -> bool:
@@ -134,16 +151,3 @@ def _environment() -> "SandboxedEnvironment":
     return SandboxedEnvironment(  # a prompt is no HTML, and what it holds must not be changed
         undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
     )
-
-
-def _fence(texts: Iterable[str], seed: str | None) -> str:
-    fenced_texts: Sequence[str] = tuple(texts)
-    for attempt in count():
-        fence = secrets.token_hex(8) if seed is None else _derive_fence(seed, attempt)
-        if not any(fence in text for text in fenced_texts):
-            break
-    return fence
-
-
-def _derive_fence(seed: str, attempt: int) -> str:
-    return hashlib.sha256(f"{attempt} {seed}".encode(errors="surrogatepass")).hexdigest()[:16]

@@ -450,6 +450,11 @@ class AnswerSettings(Section):
         default=8000,
         description="Tokens of earlier turns, with their passages, in the prompt of an answer; 0 repeats no turn.",
     )
+    fence_secret: SecretStr | None = Field(
+        default=None,
+        min_length=32,
+        description="Secret of at least 32 characters for the fences of conversations; null creates one per process.",
+    )
 
 
 class AccessSettings(Section):

@@ -1,5 +1,6 @@
 """Conversations with a model behind a real server that counts: what their prompts repeat, and who may read it."""
 
+import hmac
 import json
 import re
 import uuid
@@ -10,7 +11,7 @@ from itertools import takewhile
 from typing import Any
 
 import pytest
-from pydantic import ValidationError
+from pydantic import SecretStr, ValidationError
 
 from kosmos_rag import Engine, Filter, Settings, SourceDocument, Tenant
 from kosmos_rag.apps.http.toolkit.bodies import TurnRequest, to_turns
@@ -108,6 +109,18 @@ def test_prompts__of_ten_turns_begin_as_the_ones_before(conversing: Opened, chat
     assert [message["content"] for message in repeated if message["role"] == "assistant"] == [
         answer.text for answer in answers[:9]
     ]
+
+
+def test_fence__follows_from_the_secret_of_the_settings_in_all_processes(
+    conversing: Opened, chat: ChatServer, tenant_name: str
+) -> None:
+    secret = "f" * 32
+    for _ in range(2):
+        with conversing(**{"rag.answer.fence_secret": SecretStr(secret)}) as engine:
+            _converse(_ingest(engine, tenant_name), 2)
+    question = f"0 How are {TOPICS[0]} approved, counted and reviewed?"
+    fence = hmac.digest(secret.encode(), question.encode(), "sha256").hex()[:16]
+    assert [prompt.count(f"BEGIN DOCUMENTS {fence}") > 0 for prompt in _prompts(chat)] == [True] * 4
 
 
 @pytest.mark.parametrize("history_tokens", [0, 400])

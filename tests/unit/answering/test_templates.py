@@ -1,6 +1,11 @@
 """Prompts from templates: what is shipped, what is refused, and a fence that no text can close."""
 
+import hashlib
+import hmac
 import re
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -61,6 +66,32 @@ def test_fence__is_new_each_time_and_stands_in_no_text(monkeypatch: pytest.Monke
     closing = "END DOCUMENTS bbbb"
     _, user = prompt.messages({**VALUES, "context": closing}, fenced=[closing])
     assert user.text.startswith("BEGIN DOCUMENTS cccc\n\nEND DOCUMENTS bbbb\n\nEND DOCUMENTS cccc")
+
+
+def _read_fence(secret: str | None, *, seed: str, fenced: Sequence[str] = ()) -> str:
+    _, user = load("grounded", VALUES, fence_secret=secret).messages(VALUES, fenced=fenced, seed=seed)
+    return user.text.split()[2]
+
+
+def test_fence_of_a_conversation__follows_from_its_question_and_the_secret() -> None:
+    question, secret = "How many days?", "s" * 32
+    fence = _read_fence(secret, seed=question)
+    assert fence == hmac.digest(secret.encode(), b"0 How many days?", "sha256").hex()[:16]
+    assert _read_fence(secret, seed="How many hours?") != fence
+    assert _read_fence("t" * 32, seed=question) != fence
+    assert _read_fence(secret, seed=question, fenced=[fence]) not in ("", fence)
+    fence = _read_fence(None, seed=question)
+    assert fence == _read_fence(None, seed=question)
+    assert fence != hashlib.sha256(b"0 How many days?").hexdigest()[:16]
+
+
+def test_secret_of_the_process__is_another_one_in_each() -> None:
+    code = "from tests.unit.answering.test_templates import _read_fence; print(_read_fence(None, seed='a'))"
+    fences = {
+        subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+        for _ in range(2)
+    }
+    assert len(fences) == 2
 
 
 def test_texts__are_not_read_as_templates() -> None:
