@@ -4,11 +4,12 @@ psycopg's own adapter of lists asks for the type of each value, which takes a ba
 is done for it here.
 """
 
+import json
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import numpy as np
@@ -96,15 +97,20 @@ def _frame(elements: Sequence[bytes]) -> bytes:
     return b"".join(chain.from_iterable(zip(lengths, elements, strict=True)))
 
 
-def _uuids(values: Sequence[UUID]) -> bytes:
+def _uuids(values: Sequence[UUID] | Sequence[bytes]) -> bytes:
+    """Encode UUIDs, or their bytes."""
+    if values and isinstance(values[0], bytes):
+        return b"".join([_UUID_LENGTH + value for value in cast("Sequence[bytes]", values)])
     # Values repeat: rows of one document, or with the same acl. `int` is hashed faster than the UUID.
-    numbers = [value.int for value in values]
+    numbers = [value.int for value in cast("Sequence[UUID]", values)]
     frames = {number: _UUID_LENGTH + number.to_bytes(16) for number in set(numbers)}
     return b"".join([frames[number] for number in numbers])
 
 
 def _texts(values: Sequence[str]) -> bytes:
-    return _frame([value.encode() for value in values])
+    # One call encodes all of them. No text has a NUL: the server refuses the one that has, as it is sent then.
+    encoded = "\0".join(values).encode().split(b"\0") if values else []
+    return _frame(encoded if len(encoded) == len(values) else [value.encode() for value in values])
 
 
 def _integers(values: Sequence[int]) -> bytes:
@@ -114,21 +120,44 @@ def _integers(values: Sequence[int]) -> bytes:
     return framed.tobytes()
 
 
+def _long_integers(values: Sequence[int]) -> bytes:
+    framed = np.empty(len(values), dtype=[("length", ">i4"), ("value", ">i8")])
+    framed["length"] = 8
+    framed["value"] = values
+    return framed.tobytes()
+
+
+def _objects(values: Sequence[Any]) -> bytes:
+    """Encode values as JSON in the binary format of `jsonb_recv`: a version, then the text."""
+    return _frame([b"\1" + json.dumps(value).encode() for value in values])
+
+
 def _halfvecs(vectors: Sequence[NDArray[np.floating]]) -> bytes:
-    """Encode vectors in the binary format of `halfvec_recv`.
+    """Encode vectors of equal length in the binary format of `halfvec_recv`.
 
     Dimensions and a reserved word, then the values.
     """
-    head = np.array([len(vectors[0]), 0], dtype=">i2").tobytes() if len(vectors) else b""
-    return _frame([head + vector.astype(">f2").tobytes() for vector in vectors])
+    dimensions = len(vectors[0]) if len(vectors) else 0
+    framed = np.empty(
+        len(vectors), dtype=[("length", ">i4"), ("dimensions", ">i2"), ("unused", ">i2"), ("values", ">f2", dimensions)]
+    )
+    framed["length"] = 4 + 2 * dimensions
+    framed["dimensions"] = dimensions
+    framed["unused"] = 0
+    if dimensions:
+        framed["values"] = vectors
+    return framed.tobytes()
 
 
 ENCODERS: dict[str, Callable[[Any], bytes]] = {
     "uuid": _uuids,
     "int4": _integers,
+    "int8": _long_integers,
     "text": _texts,
+    "jsonb": _objects,
     "halfvec": _halfvecs,
     # Given in binary form.
+    "bytea": _frame,
     "tsvector": _frame,
     "sparsevec": _frame,
 }

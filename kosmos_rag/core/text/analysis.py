@@ -75,7 +75,8 @@ def separate_words(text: str) -> str:
     `训练数据` becomes `训练 练数 数据`; a single letter is kept. A letter and its accent become one letter, and
     letters of full or half width those of usual width. Source: CJKBigramFilter and CJKWidthFilter of Lucene.
     """
-    text = _BRACKET.sub(" ", text)
+    if "<" in text or ">" in text:
+        text = _BRACKET.sub(" ", text)
     if text.isascii():
         return text
     composed = unicodedata.normalize("NFC", _WIDTH.sub(lambda run: unicodedata.normalize("NFKC", run[0]), text))

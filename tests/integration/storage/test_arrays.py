@@ -1,5 +1,6 @@
 """Binary arrays: PostgreSQL reads them as what they were made of."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
@@ -38,14 +39,40 @@ def test_array__of_uuids(values: list[UUID], connection: psycopg.Connection) -> 
     assert _read(connection, "uuid", values) == [str(value) for value in values]
 
 
+@given(values=st.lists(st.uuids(), max_size=5))
+def test_array__of_uuids_in_binary_form(values: list[UUID], connection: psycopg.Connection) -> None:
+    assert _read(connection, "uuid", [value.bytes for value in values]) == [str(value) for value in values]
+
+
 @given(values=st.lists(st.integers(-(2**31), 2**31 - 1), max_size=5))
 def test_array__of_integers(values: list[int], connection: psycopg.Connection) -> None:
     assert _read(connection, "int4", values) == [str(value) for value in values]
 
 
+@given(values=st.lists(st.integers(-(2**63), 2**63 - 1), max_size=5))
+def test_array__of_long_integers(values: list[int], connection: psycopg.Connection) -> None:
+    assert _read(connection, "int8", values) == [str(value) for value in values]
+
+
 @given(values=st.lists(TEXTS, max_size=5))
 def test_array__of_texts(values: list[str], connection: psycopg.Connection) -> None:
     assert _read(connection, "text", values) == values
+
+
+@pytest.mark.parametrize("texts", [["a\0b"], ["", "a\0", "b"]])
+def test_array__a_text_with_a_nul_is_refused_by_the_server(texts: list[str], connection: psycopg.Connection) -> None:
+    with pytest.raises(psycopg.DataError, match="0x00"):
+        _read(connection, "text", texts)
+
+
+@given(values=st.lists(st.dictionaries(TEXTS, st.none() | st.booleans() | st.integers() | st.lists(TEXTS)), max_size=5))
+def test_array__of_json(values: list[dict[str, Any]], connection: psycopg.Connection) -> None:
+    assert [json.loads(text) for text in _read(connection, "jsonb", values)] == values
+
+
+@given(values=st.lists(st.binary(max_size=20), max_size=5))
+def test_array__of_bytes(values: list[bytes], connection: psycopg.Connection) -> None:
+    assert _read(connection, "bytea", values) == ["\\x" + value.hex() for value in values]
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
