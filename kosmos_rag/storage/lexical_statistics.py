@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import psycopg
+from numpy.typing import NDArray
 
 from kosmos_rag.core.text import bm25
 from kosmos_rag.storage.analysis import Analysis
@@ -42,6 +43,38 @@ class LexicalCounts:
     """Number of chunks that contain each lexeme."""
     languages: frozenset[str] = frozenset()
     """Text search configurations of the added chunks."""
+
+
+@dataclass(frozen=True, slots=True)
+class _LexemeColumns:
+    """Numbers of chunks by lexeme and access control list, in columns."""
+
+    lexemes: list[str] = field(default_factory=list)
+    acls: list[Acl] = field(default_factory=list)
+    counts: list[int] = field(default_factory=list)
+
+    def add(self, acl: Acl, counts: Mapping[str, int]) -> None:
+        """Add lexemes of chunks with the same access control list."""
+        self.lexemes.extend(counts)
+        self.acls.extend([acl] * len(counts))
+        self.counts.extend(counts.values())
+
+    def bind(self, connection: psycopg.Connection) -> dict[str, Array]:
+        """Return the parameters of a statement that finds their rows."""
+        hashes = {acl: _acl_hash(acl) for acl in set(self.acls)}
+        return {
+            "lexemes": array(connection, "text", self.lexemes),
+            "acl_hashes": array(connection, "uuid", [hashes[acl] for acl in self.acls]),
+            "counts": array(connection, "int4", self.counts),
+        }
+
+    def bind_new(self, connection: psycopg.Connection, ids: Mapping[str, int]) -> dict[str, Array]:
+        """Return the parameters of a statement that inserts rows."""
+        literals = {acl: array_literal(acl) for acl in set(self.acls)}
+        return self.bind(connection) | {
+            "acls": array(connection, "text", [literals[acl] for acl in self.acls]),
+            "ids": array(connection, "int4", [ids[lexeme] for lexeme in self.lexemes]),
+        }
 
 
 def count_by_acl(analysis: Analysis, acls: Sequence[Acl], languages: Sequence[str]) -> dict[Acl, LexicalCounts]:
@@ -348,25 +381,34 @@ def _rename_acl(connection: psycopg.Connection, scope: dict[str, Any], move: Mov
 
 
 def _move_lexemes(connection: psycopg.Connection, scope: dict[str, Any], counts: Mapping[Move, LexicalCounts]) -> None:
-    changes: Counter[_Pair] = Counter()
+    changes: Counter[tuple[str, Acl]] = Counter()
     for move, count in counts.items():
         changes.update({(lexeme, move.after): chunks for lexeme, chunks in count.lexemes.items()})
         changes.subtract({(lexeme, move.before): chunks for lexeme, chunks in count.lexemes.items()})
     # The changes of a lexeme add up to 0: where one list gets more chunks, another has fewer, and has the id.
     sorted_changes = sorted(changes.items())  # neighbours in the index
-    fewer = {pair: change for pair, change in sorted_changes if change < 0}
-    more = {pair: change for pair, change in sorted_changes if change > 0}
+    fewer = [(pair, change) for pair, change in sorted_changes if change < 0]
+    more = [(pair, change) for pair, change in sorted_changes if change > 0]
     ids: dict[str, int] = {}
     for name in ("delete_lexemes", "update_lexemes") if fewer else ():
-        pairs = list(fewer)
-        values = {**scope, **_lexeme_columns(connection, fewer)}
-        for number, lexeme_id in connection.cursor(binary=True).execute(statement(name), values).fetchall():
-            ids[pairs[number - 1][0]] = lexeme_id
-            del fewer[pairs[number - 1]]
+        columns = _to_columns(fewer)
+        rows = connection.cursor(binary=True).execute(statement(name), {**scope, **columns.bind(connection)}).fetchall()
+        ids |= {columns.lexemes[number - 1]: lexeme_id for number, lexeme_id in rows}
+        positions = {number - 1 for number, _ in rows}
+        fewer = [change for at, change in enumerate(fewer) if at not in positions]
         if not fewer:
             break
     if more:
-        connection.execute(statement("upsert_lexemes"), {**scope, **_new_lexeme_columns(connection, more, ids)})
+        values = _to_columns(more).bind_new(connection, ids)
+        connection.execute(statement("upsert_lexemes"), {**scope, **values})
+
+
+def _to_columns(changes: Sequence[tuple[tuple[str, Acl], int]]) -> _LexemeColumns:
+    return _LexemeColumns(
+        lexemes=[lexeme for (lexeme, _), _ in changes],
+        acls=[acl for (_, acl), _ in changes],
+        counts=[change for _, change in changes],
+    )
 
 
 def _update_acl_statistics(
@@ -391,9 +433,6 @@ def _update_acl_statistics(
         connection.execute(statement("delete_empty_acl_statistics"), {**scope, **values})
 
 
-_Pair = tuple[str, Acl]
-
-
 def _update_lexemes(
     connection: psycopg.Connection,
     scope: dict[str, Any],
@@ -405,58 +444,63 @@ def _update_lexemes(
 
     Return the ids of the added lexemes and the next free id.
     """
-    new: dict[_Pair, int] = {
-        (lexeme, acl): count for acl, counts in added.items() for lexeme, count in counts.lexemes.items()
-    }
-    changes = new.copy()
-    for acl, counts in removed.items():
-        for lexeme, count in counts.lexemes.items():
-            changes[lexeme, acl] = changes.get((lexeme, acl), 0) - count
-    values = {**scope, **_lexeme_columns(connection, changes)}
+    changes = _LexemeColumns()
+    for acl, counts in _subtract(added, removed).items():
+        changes.add(acl, counts)
+    values = {**scope, **changes.bind(connection)}
     if removed:
         connection.execute(statement("delete_lexemes"), values)
-    pairs, ids = list(changes), {}
-    for number, lexeme_id in connection.cursor(binary=True).execute(statement("update_lexemes"), values).fetchall():
-        ids[pairs[number - 1][0]] = lexeme_id
-        new.pop(pairs[number - 1], None)
-    return _insert_lexemes(connection, scope, new, ids, next_id)
+    rows = connection.cursor(binary=True).execute(statement("update_lexemes"), values).fetchall()
+    ids = {changes.lexemes[number - 1]: lexeme_id for number, lexeme_id in rows}
+    missing = np.ones(len(changes.lexemes), dtype=bool)
+    missing[[number - 1 for number, _ in rows]] = False
+    return _insert_lexemes(connection, scope, _select_added(changes, missing, added), ids, next_id)
+
+
+def _subtract(
+    added: Mapping[Acl, LexicalCounts], removed: Mapping[Acl, LexicalCounts]
+) -> Mapping[Acl, Mapping[str, int]]:
+    """Return the change of each document frequency."""
+    changes = {acl: counts.lexemes for acl, counts in added.items()}
+    for acl, counts in removed.items():
+        lexemes = dict(changes.get(acl, ()))
+        for lexeme, count in counts.lexemes.items():
+            lexemes[lexeme] = lexemes.get(lexeme, 0) - count
+        changes[acl] = lexemes
+    return changes
+
+
+def _select_added(
+    changes: _LexemeColumns, missing: NDArray[np.bool_], added: Mapping[Acl, LexicalCounts]
+) -> _LexemeColumns:
+    """Return the added lexemes among those that no row had."""
+    none = LexicalCounts()
+    pairs = [(changes.lexemes[at], changes.acls[at]) for at in np.flatnonzero(missing).tolist()]
+    pairs = [(lexeme, acl) for lexeme, acl in pairs if lexeme in added.get(acl, none).lexemes]
+    return _LexemeColumns(
+        lexemes=[lexeme for lexeme, _ in pairs],
+        acls=[acl for _, acl in pairs],
+        counts=[added[acl].lexemes[lexeme] for lexeme, acl in pairs],
+    )
 
 
 def _insert_lexemes(
-    connection: psycopg.Connection, scope: dict[str, Any], new: Mapping[_Pair, int], ids: dict[str, int], next_id: int
+    connection: psycopg.Connection, scope: dict[str, Any], new: _LexemeColumns, ids: dict[str, int], next_id: int
 ) -> tuple[dict[str, int], int]:
     """Insert lexemes that are new for their access control list.
 
     Return all ids and the next free id.
     """
-    unknown = [lexeme for lexeme in dict.fromkeys(lexeme for lexeme, _ in new) if lexeme not in ids]
+    unknown = [lexeme for lexeme in dict.fromkeys(new.lexemes) if lexeme not in ids]
     if unknown:
         values = {**scope, "lexemes": array(connection, "text", unknown)}
         ids = ids | dict(connection.cursor(binary=True).execute(statement("lexeme_ids"), values).fetchall())
         unknown = [lexeme for lexeme in unknown if lexeme not in ids]
         ids |= zip(unknown, range(next_id, next_id + len(unknown)), strict=True)
-    if new:
-        connection.execute(statement("insert_lexemes"), {**scope, **_new_lexeme_columns(connection, new, ids)})
+    if new.lexemes:
+        values = {**scope, **new.bind_new(connection, ids)}
+        connection.execute(statement("insert_lexemes"), values)
     return ids, next_id + len(unknown)
-
-
-def _lexeme_columns(connection: psycopg.Connection, counts: Mapping[_Pair, int]) -> dict[str, Array]:
-    hashes = {acl: _acl_hash(acl) for acl in {acl for _, acl in counts}}
-    return {
-        "lexemes": array(connection, "text", [lexeme for lexeme, _ in counts]),
-        "acl_hashes": array(connection, "uuid", [hashes[acl] for _, acl in counts]),
-        "counts": array(connection, "int4", list(counts.values())),
-    }
-
-
-def _new_lexeme_columns(
-    connection: psycopg.Connection, counts: Mapping[_Pair, int], ids: Mapping[str, int]
-) -> dict[str, Array]:
-    literals = {acl: array_literal(acl) for acl in {acl for _, acl in counts}}
-    return _lexeme_columns(connection, counts) | {
-        "acls": array(connection, "text", [literals[acl] for _, acl in counts]),
-        "ids": array(connection, "int4", [ids[lexeme] for lexeme, _ in counts]),
-    }
 
 
 def compute_saturated_terms(analysis: Analysis, lexeme_ids: Mapping[str, int], pivot: float) -> list[bytes]:

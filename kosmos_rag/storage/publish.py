@@ -16,14 +16,13 @@ from typing import Any
 import numpy as np
 import psycopg
 from numpy.typing import NDArray
-from psycopg.types.json import Jsonb
 
 from kosmos_rag.core.errors import EmbeddingSpaceChanged
 from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.text import bm25
 from kosmos_rag.core.types import EVERYONE, PERMISSION_FEED, Chunk, EventType, LineBox, Note
 from kosmos_rag.storage import lexical_statistics
-from kosmos_rag.storage.analysis import Analysis, read_analysis, send_texts
+from kosmos_rag.storage.analysis import Analysis, TextAnalyser
 from kosmos_rag.storage.binary import Array, array, array_literal, batches, pack_numbers
 from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.filter_terms import replace_filter_terms
@@ -78,7 +77,19 @@ def text_hash(text: str) -> uuid.UUID:
 
     Equal texts have equal vectors in a space.
     """
-    return uuid.UUID(bytes=hashlib.md5(text.encode(), usedforsecurity=False).digest())
+    return uuid.UUID(bytes=_text_digest(text))
+
+
+def _text_digest(text: str) -> bytes:
+    return hashlib.md5(text.encode(), usedforsecurity=False).digest()
+
+
+def chunk_id(version_id: uuid.UUID, chunk_index: int) -> bytes:
+    """Return the bytes of `uuid.uuid5` of a version and an index."""
+    digest = bytearray(hashlib.sha1(b"%b%d" % (version_id.bytes, chunk_index), usedforsecurity=False).digest()[:16])
+    digest[6] = digest[6] & 0x0F | 0x50  # version 5
+    digest[8] = digest[8] & 0x3F | 0x80  # the variant of RFC 9562
+    return bytes(digest)
 
 
 def load_vectors(
@@ -132,27 +143,25 @@ def publish(
     ]
     # In a pipeline the client continues while the server works, and waits where it reads a result.
     with connection.pipeline():
-        analysis_cursors = send_texts(connection, texts, languages)
+        analyser = TextAnalyser(connection, texts, languages)
         chunks = _encode(connection, _chunk_columns(documents), _CHUNK_TYPES)
         embeddings = {key: _encode(connection, _vectors(documents, key), _VECTOR_TYPES) for key in space_ids}
-        analysis = read_analysis(analysis_cursors)
+        analysis = analyser.read()
         analysed: dict[str, list[Any]] = {"tsv": analysis.tsvectors, "length": analysis.lengths.tolist()}
         chunks = _merge(chunks, _encode(connection, analysed, _ANALYSED_TYPES))
-        # The lock comes last: other writers of the collection wait from here to the commit.
+        # The lock comes last: other writers of the collection wait from here to the commit. The server works on what is
+        # sent first while the client computes what is sent next.
         locked = _lock(connection, scope, documents)
         statistics, removed, acls = locked.statistics, locked.removed, locked.acls
         if locked.live_space_id not in space_ids:
             raise EmbeddingSpaceChanged("another embedding space has become live meanwhile; embed the documents again")
+        _write_documents(connection, scope, documents, locked)
         chunk_acls = [acls[document.id] for document in documents for _ in document.analysed]
         added = lexical_statistics.count_by_acl(analysis, chunk_acls, languages)
         lexeme_ids = lexical_statistics.update_statistics(connection, scope, statistics, added, removed)
         if removed.version_ids:
             connection.execute(statement("delete_unsegmented_terms"), {**scope, "version_ids": removed.version_ids})
             connection.execute(statement("delete_versions"), {**scope, "version_ids": removed.version_ids})
-        for rows in batches(_document_columns(documents, locked.numbers, acls)):
-            connection.execute(statement("upsert_documents"), {**scope, **rows})
-            connection.execute(statement("insert_versions"), {**scope, **rows})
-        replace_filter_terms(connection, tenant_id, [document.id for document in documents])
         literals = {acl: array_literal(acl) for acl in acls.values()}
         sequences = list(range(statistics.next_sequence, statistics.next_sequence + len(texts)))
         columns: dict[str, list[Any]] = {"sequence": sequences, "acl": [literals[acl] for acl in chunk_acls]}
@@ -224,6 +233,18 @@ def _lock(connection: psycopg.Connection, scope: dict[str, Any], documents: Sequ
     )
 
 
+def _write_documents(
+    connection: psycopg.Connection, scope: dict[str, Any], documents: Sequence[PreparedDocument], locked: _LockedState
+) -> None:
+    """Write the rows of documents and of their new versions."""
+    columns = _document_columns(documents, locked.numbers, locked.acls)
+    arrays = _encode(connection, columns, _DOCUMENT_TYPES)
+    for rows in _merge(arrays, list(batches({name: columns[name] for name in _NULLABLE}))):
+        connection.execute(statement("upsert_documents"), {**scope, **rows})
+        connection.execute(statement("insert_versions"), {**scope, **rows})
+    replace_filter_terms(connection, scope["tenant_id"], [document.id for document in documents])
+
+
 def _decide_acl(document: PreparedDocument, feed_acls: Mapping[uuid.UUID, Acl]) -> Acl:
     """Return the acl of a document.
 
@@ -255,7 +276,7 @@ def _encode(
     return [{name: array(connection, types[name], rows[name]) for name in types} for rows in batches(selected)]
 
 
-def _merge(batches: Sequence[dict[str, Array]], more: Sequence[dict[str, Array]]) -> list[dict[str, Array]]:
+def _merge(batches: Sequence[dict[str, Any]], more: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Join the columns of each batch."""
     return [{**columns, **additions} for columns, additions in zip(batches, more, strict=True)]
 
@@ -299,8 +320,7 @@ def _document_columns(
     documents: Sequence[PreparedDocument], numbers: Counter[uuid.UUID], acls: Mapping[uuid.UUID, Acl]
 ) -> dict[str, list[Any]]:
     columns: dict[str, list[Any]] = {
-        "metadata": [Jsonb(document.metadata) for document in documents],
-        "notes": [Jsonb([asdict(note) for note in document.notes]) for document in documents],
+        "notes": [[asdict(note) for note in document.notes] for document in documents],
         "acl": [array_literal(acls[document.id]) for document in documents],
         "pages": [array_literal([str(page) for page in document.pages]) for document in documents],
         "chunks": [len(document.chunks) for document in documents],
@@ -308,12 +328,24 @@ def _document_columns(
         "boxes": [pack_numbers(np.array(document.boxes, dtype=np.int32)) for document in documents],
     }
     for name in (
-        "id", "version_id", "source", "title", "media_type", "language", "content_hash", "fingerprint", "bytes", "text",
-        "source_etag", "original",
+        "id", "version_id", "source", "title", "media_type", "language", "metadata", "content_hash", "fingerprint",
+        "bytes", "text", *_NULLABLE,
     ):  # fmt: skip
         columns[name] = [getattr(document, name) for document in documents]
     return columns
 
+
+_DOCUMENT_TYPES = {
+    **dict.fromkeys(("id", "version_id"), "uuid"),
+    **dict.fromkeys(("source", "title", "media_type", "language", "content_hash", "fingerprint", "text"), "text"),
+    **dict.fromkeys(("acl", "pages"), "text"),
+    **dict.fromkeys(("metadata", "notes"), "jsonb"),
+    **dict.fromkeys(("number", "chunks"), "int4"),
+    "bytes": "int8",
+    "boxes": "bytea",
+}
+"""Columns of a document and of its version, but for those that may be null."""
+_NULLABLE = ("source_etag", "original")
 
 _CHUNK_TYPES = {
     **dict.fromkeys(("id", "document_id", "version_id", "text_hash"), "uuid"),
@@ -348,7 +380,7 @@ def _place_spans(chunk: Chunk) -> str:
 def _chunk_columns(documents: Sequence[PreparedDocument]) -> dict[str, list[Any]]:
     rows = [(document, chunk) for document in documents for chunk in document.chunks]
     columns: dict[str, list[Any]] = {
-        "id": [uuid.uuid5(document.version_id, str(chunk.chunk_index)) for document, chunk in rows],
+        "id": [chunk_id(document.version_id, chunk.chunk_index) for document, chunk in rows],
         "document_id": [document.id for document, _ in rows],
         "version_id": [document.version_id for document, _ in rows],
         "chunk_index": [chunk.chunk_index for _, chunk in rows],
@@ -363,7 +395,7 @@ def _chunk_columns(documents: Sequence[PreparedDocument]) -> dict[str, list[Any]
         "fallback_reason": [chunk.fallback_reason or "" for _, chunk in rows],
         "parent_start": [chunk.parent_span[0] if chunk.parent_span else 0 for _, chunk in rows],
         "parent_end": [chunk.parent_span[1] if chunk.parent_span else 0 for _, chunk in rows],
-        "text_hash": [text_hash(text) for document in documents for text in document.embedded],
+        "text_hash": [_text_digest(text) for document in documents for text in document.embedded],
     }
     for name in ("line_start", "line_end", "text", "tokens"):
         columns[name] = [getattr(chunk, name) for _, chunk in rows]

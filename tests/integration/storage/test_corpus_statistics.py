@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from kosmos_rag import Engine, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.storage.analysis import parse_tsvectors
+from kosmos_rag.storage.analysis import TextAnalyser, parse_tsvectors
+from kosmos_rag.storage.binary import register_arrays
 from kosmos_rag.storage.tenants import tenant
 
 TABLES = ("documents", "document_versions", "chunks", "embeddings", "lexemes")
@@ -156,4 +157,29 @@ def test_analysis__is_what_postgres_says(texts: list[str], shared_connection: ps
 @pytest.fixture(scope="module")
 def shared_connection(server: Any) -> Iterator[psycopg.Connection]:
     with psycopg.connect(server.admin, autocommit=True) as connection:
+        register_arrays(connection)
         yield connection
+
+
+@pytest.mark.parametrize("count", [0, 1, 150, 400])
+def test_analysis__of_texts_in_parts_is_that_of_each_text(count: int, shared_connection: psycopg.Connection) -> None:
+    """Each part has words that other parts lack, and some that all have."""
+    texts = [f"Report {number}: the houses of Köln, number{number % 7} und Häuser" for number in range(count)]
+    languages = ["english" if number % 3 else "german" for number in range(count)]
+    with shared_connection.pipeline():
+        analysis = TextAnalyser(shared_connection, texts, languages).read()
+    one_by_one = []
+    for text, language in zip(texts, languages, strict=True):
+        with shared_connection.pipeline():
+            one_by_one += TextAnalyser(shared_connection, [text], [language]).read().tsvectors
+    assert analysis.tsvectors == one_by_one
+    assert parse_tsvectors(one_by_one).vocabulary == analysis.vocabulary
+    frequencies: list[Counter[str]] = [Counter() for _ in texts]
+    for row, lexeme, frequency in zip(analysis.rows, analysis.lexemes, analysis.frequencies, strict=True):
+        frequencies[row][analysis.vocabulary[lexeme]] = int(frequency)
+    for tsvector, counts in zip(one_by_one, frequencies, strict=True):
+        alone = parse_tsvectors([tsvector])
+        assert counts == dict(
+            zip([alone.vocabulary[at] for at in alone.lexemes], alone.frequencies.tolist(), strict=True)
+        )
+    assert analysis.lengths.tolist() == [sum(counts.values()) for counts in frequencies]

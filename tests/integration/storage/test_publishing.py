@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from email.message import EmailMessage
 from io import BytesIO
 from typing import Any, Self
-from uuid import UUID
+from uuid import UUID, uuid5
 
 import docx
 import numpy as np
@@ -41,7 +41,7 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.documents import StoredDocuments
 from kosmos_rag.storage.events import EventBuffer
-from kosmos_rag.storage.publish import PreparedDocument, publish
+from kosmos_rag.storage.publish import PreparedDocument, chunk_id, publish
 from kosmos_rag.storage.tenants import SpaceState, SpaceStore, ensure_tenant, tenant
 
 ACME = tenant("acme")
@@ -305,6 +305,13 @@ def test_publish__writes_vectors_of_the_spaces_that_are_still_there(
         assert stored.keys() == {live[0].id, following[0].id}
         for space, embedder in (live, following):
             assert np.allclose(stored[space.id], embedder.embed([text])[0], atol=1e-3)
+
+
+@pytest.mark.parametrize("index", [0, 1, 99_999])
+def test_chunk_id__is_the_uuid_of_version_and_index(index: int) -> None:
+    for number in range(50):
+        version_id = UUID(int=number**20)
+        assert UUID(bytes=chunk_id(version_id, index)) == uuid5(version_id, str(index))
 
 
 def test_marks__are_stored_replaced_and_touched(publisher: Publisher, opened: Database) -> None:
