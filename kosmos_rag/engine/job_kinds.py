@@ -37,7 +37,7 @@ class JobChannel(Protocol):
         """Report that the process is alive."""
         ...
 
-    def heartbeat(self, limit_s: float) -> AbstractContextManager[None]:
+    def heartbeat(self, limit_s: float) -> AbstractContextManager[object]:
         """Report progress in the background within the block.
 
         Args: limit_s: For how many seconds at most.

@@ -154,16 +154,23 @@ class SupervisorChannel:
         self._send(Progress())
 
     @contextmanager
-    def heartbeat(self, limit_s: float) -> Iterator[None]:
-        """Report progress every `HEARTBEAT_S` within the block, for at most `limit_s` seconds."""
+    def heartbeat(self, limit_s: float) -> Iterator[Callable[[], None]]:
+        """Report progress every `HEARTBEAT_S` within the block, for at most `limit_s` seconds.
+
+        The block gets a function that starts the limit again.
+        """
         deadline = time.monotonic() + limit_s
+
+        def restart() -> None:
+            nonlocal deadline
+            deadline = time.monotonic() + limit_s
 
         def report() -> None:
             if time.monotonic() < deadline:
                 self.report_progress()
 
         with run_periodically(report, interval_s=HEARTBEAT_S, delay_s=HEARTBEAT_S, thread_name="kosmos-rag-heartbeat"):
-            yield
+            yield restart
 
     def finish(self, job: Job) -> None:
         """Mark a job as done in the queue."""

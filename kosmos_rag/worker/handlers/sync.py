@@ -18,7 +18,7 @@ from kosmos_rag.core.errors import DatabaseUnavailable, RequestError
 from kosmos_rag.core.types import EVERYONE, IngestFailure, Job, Outcome
 from kosmos_rag.ingestion.document import DocumentProcessor, document_id
 from kosmos_rag.ingestion.pipeline import IngestPipeline
-from kosmos_rag.ingestion.sources.listing import ChangeSource, Entry
+from kosmos_rag.ingestion.sources.listing import ChangeSource, Entry, Listing
 from kosmos_rag.ingestion.sources.parts import covers_part, strip_part
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.ingestion.state import find_unfinished_jobs, load_preset, require_preset
@@ -37,6 +37,8 @@ CHANGES = "changes"
 """Key of the payload of a job that reads the changes of a source, and not its listing."""
 BATCH_ENTRIES, BATCH_TIME_S = 500, 1.0
 """Entries and seconds of listing in one transaction: some sources send a request for each entry."""
+LISTING_SILENCE_S = 3600.0
+"""Seconds between two entries after which a source is taken for a stuck one: some read many pages without an entry."""
 
 
 _T = TypeVar("_T")
@@ -116,8 +118,7 @@ class _SyncRun:
                 self.run(may_be_empty=changes.emptied, is_comparison=True)
                 return
             run = self._start()
-            for entries in _batches(changes.listing):
-                self._enqueue(run, entries, read_at=read_at)
+            self._enqueue_all(run, changes.listing, read_at=read_at)
             if changes.listing.error is not None:
                 raise changes.listing.error
             removed = changes.removed if self._job.payload["prune"] else []
@@ -137,8 +138,7 @@ class _SyncRun:
         stored = self._pipeline.list_sources(self._owner, self._job.collection) if self._job.payload["prune"] else {}
         run = self._start()
         listing = self._source.listing()
-        for entries in _batches(listing):
-            self._enqueue(run, entries)
+        self._enqueue_all(run, listing)
         if is_comparison and listing.error is not None:
             raise listing.error
         failures = list(listing.failures)
@@ -188,6 +188,13 @@ class _SyncRun:
             preset = load_preset(connection, self._owner.id, self._job.collection)
             require_preset(self._job.collection, self._preset_version, preset)
             yield connection
+
+    def _enqueue_all(self, run: uuid.UUID, listing: Listing, *, read_at: datetime | None = None) -> None:
+        """Enqueue what a source lists, and report progress while it looks for the next entry."""
+        with self._channel.heartbeat(LISTING_SILENCE_S) as restart:
+            for entries in _batches(listing):
+                self._enqueue(run, entries, read_at=read_at)
+                restart()
 
     def _enqueue(self, run: uuid.UUID, entries: Sequence[Entry], *, read_at: datetime | None = None) -> None:
         """Enqueue the entries that changed: those with another etag, or all of them.

@@ -14,6 +14,7 @@ import pytest
 from fpdf import FPDF
 
 from kosmos_rag import Engine, SourceDocument, Tenant
+from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import PERMISSION_FEED, IngestFailure, JobState
 from kosmos_rag.engine.diagnosis import diagnose
@@ -69,6 +70,32 @@ def test_files_that_vanish_during_a_pass__are_no_failures(
     scope.jobs.enqueue(folder)
     work()
     assert counts(last_run(scope)) == {"unchanged": 11, "removed": 1}
+
+
+@pytest.mark.parametrize(("silence_s", "is_alive"), [(60.0, True), (0.2, False)])
+def test_source_without_an_entry_for_long__shows_progress_up_to_a_limit(
+    engine: Engine,
+    scope: Tenant,
+    empty_database: DatabaseSettings,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    silence_s: float,
+    is_alive: bool,
+) -> None:
+    monkeypatch.setattr("kosmos_rag.worker.channel.HEARTBEAT_S", 0.05)
+    monkeypatch.setattr("kosmos_rag.worker.handlers.sync.LISTING_SILENCE_S", silence_s)
+    monkeypatch.setenv("SLOW_URL", empty_database.worker_url or "")
+    query = "SELECT 'a' AS id, 'a text' AS text FROM pg_sleep(1.5)"
+    scope.jobs.enqueue({"kind": "sql", "name": "slow", "url_env": "SLOW_URL", "query": query})
+    queue = Queue.open(engine.database, engine.settings.worker)
+    parent_end, child_end = multiprocessing.Pipe()
+    KEPT.append(parent_end)
+    EngineJobRunner(engine).run(queue.claim(1, kinds=[kinds.SYNC], worker="test"), SupervisorChannel(child_end, queue))
+    messages = 0
+    while parent_end.poll():
+        parent_end.recv()
+        messages += 1
+    assert (messages >= 15) == is_alive  # a transaction reports progress too
 
 
 def test_unchanged__is_neither_loaded_nor_embedded_again(
