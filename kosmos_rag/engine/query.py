@@ -124,7 +124,7 @@ class QueryHandler:
     Each query goes the same way: `_route` (preset of the collection, audit policy, experiment; cached), the pipeline of
     that route (the control's if a treatment fails), redaction, and `_deliver`. The order of a delivery is a contract:
     the audit log is written, then telemetry is recorded, then recall sample and experiment are handed to the background
-    queue, then the observer sees the result and the caller gets the payload. If the audit log cannot be written, it
+    queue, then the observers see the result and the caller gets the payload. If the audit log cannot be written, it
     gets nothing.
 
     A cached route is never stale: the snapshot of the search contains the stored settings, and a pipeline that was
@@ -165,7 +165,7 @@ class QueryHandler:
         """Charges what a block uses to a reader."""
         self._router = hooks.router
         self._sampler = hooks.sampler
-        self._observer = hooks.observer
+        self._observers = hooks.observers
         self._background = background
         self._telemetry = telemetry
         self._embedder = embedder
@@ -178,8 +178,7 @@ class QueryHandler:
         with self.charge(reader, usage.Quantity.QUESTIONS):
             handled = self._search(reader, request)
             self._deliver(handled, handled.result)
-            if self._observer is not None:
-                self._observe(self._observer, handled, handled.result)
+            self._observe(handled, handled.result)
         return handled.result
 
     def search_several(self, reader: AuditContext, texts: Sequence[str], request: QueryRequest) -> SearchResult:
@@ -223,8 +222,7 @@ class QueryHandler:
             handled = self._search(reader, request)
             context = self._assemble(handled, max_tokens)
             self._deliver(handled, context)
-            if self._observer is not None:
-                self._observe(self._observer, handled, context)
+            self._observe(handled, context)
         return context
 
     def answer(
@@ -236,8 +234,7 @@ class QueryHandler:
             had_evidence = not stream.sources.refused
             answer = stream.answer()
             self._deliver(searches[-1], answer, *searches[:-1])
-            if self._observer is not None:
-                self._observe(self._observer, searches[-1], answer, had_evidence=had_evidence)
+            self._observe(searches[-1], answer, had_evidence=had_evidence)
         return answer
 
     def stream(
@@ -452,21 +449,19 @@ class QueryHandler:
     def _complete(
         self, handled: HandledSearch, event_id: uuid.UUID | None, sources: AnswerSources, answer: Answer
     ) -> None:
-        """Log a refusal by the model after the sources, and hand the answer to the observer."""
+        """Log a refusal by the model after the sources, and hand the answer to the observers."""
         if event_id is not None and answer.refused and not sources.refused:
             self._record(handled, answer, follows=event_id)
-        if self._observer is not None:
-            self._observe(self._observer, handled, answer, had_evidence=not sources.refused)
+        self._observe(handled, answer, had_evidence=not sources.refused)
 
     def _observe(
         self,
-        observer: ResultObserver,
         handled: HandledSearch,
         result: SearchResult | Context | Answer,
         *,
         had_evidence: bool = False,
     ) -> None:
-        """Hand a delivered result to the observer. Never waits and never raises."""
+        """Hand a delivered result to the observers. Never waits and never raises."""
         delivered = DeliveredResult(
             reader=handled.reader,
             result=result,
@@ -474,9 +469,10 @@ class QueryHandler:
             keeps_questions=handled.route.audit.questions,
             had_evidence=had_evidence,
         )
-        task = observer.observe(delivered)
-        if task is not None and not self._background.submit(task):
-            observer.count_dropped()
+        for observer in self._observers:
+            task = observer.observe(delivered)
+            if task is not None and not self._background.submit(task):
+                observer.count_dropped()
 
     def _route(self, reader: AuditContext, request: QueryRequest) -> Route:
         """Return the cached route, or read it. Raises ConfigError, DatabaseError."""

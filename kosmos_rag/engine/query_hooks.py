@@ -272,7 +272,7 @@ class QueryHooks:
 
     router: ExperimentRouter | None = None
     sampler: SearchSampler | None = None
-    observer: ResultObserver | None = None
+    observers: tuple[ResultObserver, ...] = ()
     meter: Meter | None = None
     directory: Directory | None = None
 
@@ -301,13 +301,13 @@ HookFactory = Callable[[HookContext], QueryHooks]
 def load_query_hooks(context: HookContext) -> QueryHooks:
     """Create the hooks of the wings that are present.
 
-    Of two that add the same, the first has it.
+    Observers of all wings see each result. Of two wings that add the same otherwise, the first has it.
     """
     hooks = [cast("HookFactory", factory)(context) for factory in load_present(QUERY_HOOKS).values()]
     return QueryHooks(
         router=next((wing.router for wing in hooks if wing.router is not None), None),
         sampler=next((wing.sampler for wing in hooks if wing.sampler is not None), None),
-        observer=next((wing.observer for wing in hooks if wing.observer is not None), None),
+        observers=tuple(observer for wing in hooks for observer in wing.observers),
         meter=next((wing.meter for wing in hooks if wing.meter is not None), None),
         directory=next((wing.directory for wing in hooks if wing.directory is not None), None),
     )

@@ -13,5 +13,5 @@ def create_query_hooks(context: HookContext) -> QueryHooks:
     return QueryHooks(
         router=StoredExperimentRouter(context),
         sampler=RecallSampler(context),
-        observer=UnansweredRecorder(context) if records else None,
+        observers=(UnansweredRecorder(context),) if records else (),
     )
