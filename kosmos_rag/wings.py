@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 _SECTIONS = {
     "monitor": "kosmos_rag.evaluation.settings:MonitorSettings",
     "gaps": "kosmos_rag.evaluation.settings:GapSettings",
+    "answer_checks": "kosmos_rag.evaluation.settings:AnswerCheckSettings",
     "evaluation": "kosmos_rag.evaluation.settings:EvaluationSettings",
     "text2sql": "kosmos_rag.text2sql.settings:Text2SqlSettings",
     "metering": "kosmos_rag.metering.settings:MeteringSettings",

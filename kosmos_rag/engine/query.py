@@ -47,7 +47,6 @@ from kosmos_rag.engine.query_hooks import (
     ExperimentRouter,
     IndexedQuery,
     QueryHooks,
-    ResultObserver,
     RoutedQuery,
     charge_nobody,
 )

@@ -24,6 +24,7 @@ from kosmos_rag.core.types import (
     AuditOutcome,
     CitationReport,
     Context,
+    ContextPassage,
     DocumentInfo,
     DocumentLines,
     DocumentPosition,
@@ -805,15 +806,16 @@ class Tenant:
         """
         return self._pipelines().answerer.build_prompt(context)
 
-    def check_citations(self, text: str, context: Context) -> CitationReport:
-        """Check, sentence by sentence, a text that cites a context's passages.
+    def check_citations(self, text: str, context: Context | Sequence[ContextPassage]) -> CitationReport:
+        """Check, sentence by sentence, a text that cites passages of a context.
 
         Raises ModelUnavailable.
         """
+        passages = context.passages if isinstance(context, Context) else context
         with self._parts.queries.charge(self._reader, usage.Quantity.EMBEDDED_TOKENS):
             return check_citations(
                 text,
-                context.passages,
+                passages,
                 embedder=self._parts.embedder,
                 citation_format=self._pipelines().settings.rag.context.citation_format,
             )

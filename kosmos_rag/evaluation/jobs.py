@@ -1,4 +1,4 @@
-"""The parts of maintenance for experiments, the recall monitor and gaps."""
+"""The parts of maintenance for experiments, the recall monitor, gaps and checks of answers."""
 
 import logging
 import math
@@ -16,12 +16,15 @@ from kosmos_rag.core.types import EventType
 from kosmos_rag.engine.engine import Engine
 from kosmos_rag.engine.job_kinds import JobChannel, JobCounts, MaintenanceTask, WingJobs
 from kosmos_rag.engine.jobs import ALL_COLLECTIONS
+from kosmos_rag.evaluation.answer_checks.checks import AnswerChecks, check_answers
 from kosmos_rag.evaluation.experiments.experiments import Experiments
 from kosmos_rag.evaluation.gaps.gaps import Gaps, check_unanswered
 from kosmos_rag.evaluation.metrics import (
+    ANSWER_CHECKS,
     CANARY_MRR,
     CANARY_RECALL,
     CANARY_RUNS,
+    DISPUTED_REFUSALS,
     KNOWLEDGE_GAPS,
     PERMISSION_CHECKS,
     PERMISSION_LEAKS,
@@ -42,7 +45,7 @@ log = logging.getLogger("kosmos_rag.worker")
 RUN_TIMEOUT_S = 6 * 3600.0
 """Heartbeat timeout of a round: it may build an index."""
 GAP_TIMEOUT_S = 600.0
-"""Heartbeat timeout of a round over the unanswered questions of a tenant."""
+"""Heartbeat timeout of a round over the unanswered questions, or the sampled answers, of a tenant."""
 _GAUGE_INTERVALS = 3.0
 """Intervals between two runs for which a gauge keeps its value."""
 _RUNS_OF_SETS = 100
@@ -158,6 +161,37 @@ class GapMaintenance:
         return {}
 
 
+class AnswerMaintenance:
+    """Checks sampled answers, and deletes old ones."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._interval_s = engine.settings.worker.maintenance_every_s
+
+    def run(self, tenant: str, channel: JobChannel) -> JobCounts:
+        """Check the answers of a tenant. A failure is logged, and the rest of maintenance continues."""
+        owner = self._engine.tenant(tenant)
+        checks = AnswerChecks(owner)
+        try:
+            with channel.heartbeat(GAP_TIMEOUT_S):
+                checks.prune()
+                verdicts = check_answers(self._engine, owner, progress=channel.report_progress)
+                report = checks.report()
+        except DatabaseUnavailable:
+            raise
+        except KosmosError as error:
+            log.warning(
+                "sampled answers were not checked: %s", type(error).__name__,
+                extra={"action": "answer_checks_failed", "tenant": tenant},
+            )  # fmt: skip
+            return {}
+        if report.collections:
+            disputed = sum(counts.disputed for counts in report.collections)
+            hold_s = _GAUGE_INTERVALS * self._interval_s
+            channel.report_gauges(tenant, {DISPUTED_REFUSALS: float(disputed)}, hold_s=hold_s)
+        return {(ANSWER_CHECKS.name, str(verdict)): count for verdict, count in verdicts.items()}
+
+
 def gauges(runs: Iterable[MonitorRun]) -> dict[Metric, float]:
     """Return the gauges of a tenant; unknown runs set that of stale labels alone."""
     values: dict[Metric, float] = {}
@@ -212,5 +246,6 @@ JOBS = WingJobs(
         MaintenanceTask(create_handler=ExperimentMaintenance),
         MaintenanceTask(create_handler=MonitorMaintenance, list_warnings=list_warnings),
         MaintenanceTask(create_handler=GapMaintenance),
+        MaintenanceTask(create_handler=AnswerMaintenance),
     )
 )

@@ -26,6 +26,29 @@ UNANSWERED_QUESTIONS = Metric(
     ("outcome",),
     initial=(("none",), ("refused",), ("declined",), ("dropped",)),
 )
+ANSWER_SAMPLES = Metric(
+    "kosmos_answer_samples",
+    "counter",
+    "Answers and refusals that answer_checks.share selects, by outcome: written, or dropped (no room, or the write "
+    "failed).",
+    ("outcome",),
+    initial=(("written",), ("dropped",)),
+)
+ANSWER_CHECKS = Metric(
+    "kosmos_answer_checks",
+    "counter",
+    "Checks of sampled answers, by verdict: supported, unsupported (a sentence is not in its cited passages), outdated "
+    "(a quote is no longer in a document that the reader may read).",
+    ("verdict",),
+    initial=(("supported",), ("unsupported",), ("outdated",)),
+)
+DISPUTED_REFUSALS = Metric(
+    "kosmos_disputed_refusals",
+    "gauge",
+    "Sampled refusals whose reader rated them down for another reason than not_covered, or rated a passage up; maximum "
+    "over tenants.",
+    across_tenants="max",
+)
 
 KNOWLEDGE_GAPS = Metric(
     "kosmos_knowledge_gaps",
@@ -115,11 +138,11 @@ PERMISSION_LEAKS = Metric(
 )
 
 METRICS = {
-    "engine": (RECALL_MONITOR_SAMPLES, EXPERIMENT_QUESTIONS, UNANSWERED_QUESTIONS),
+    "engine": (RECALL_MONITOR_SAMPLES, EXPERIMENT_QUESTIONS, UNANSWERED_QUESTIONS, ANSWER_SAMPLES),
     "worker": (
         RECALL_MONITOR_RUNS, RECALL_MONITOR_ALARMS, RECALL_MONITOR_REPAIRS, RECALL_MONITOR_RECALL,
         RECALL_MONITOR_INCOMPLETE, RECALL_MONITOR_DRIFT, CANARY_RECALL, CANARY_MRR, CANARY_RUNS, STALE_LABELS,
-        PERMISSION_CHECKS, PERMISSION_LEAKS, KNOWLEDGE_GAPS,
+        PERMISSION_CHECKS, PERMISSION_LEAKS, KNOWLEDGE_GAPS, ANSWER_CHECKS, DISPUTED_REFUSALS,
     ),
 }  # fmt: skip
 """By what exports them."""

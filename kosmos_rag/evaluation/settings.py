@@ -1,4 +1,4 @@
-"""The sections `evaluation`, `monitor` and `gaps`."""
+"""The sections `evaluation`, `monitor`, `gaps` and `answer_checks`."""
 
 from collections.abc import Mapping
 from typing import Annotated
@@ -71,3 +71,13 @@ class GapSettings(Section):
         default=1000, description="Maximum number of stored questions of a tenant; maintenance deletes the oldest."
     )
     keep_days: Count = Field(default=90, description="Retention of a question after it was last asked, in days.")
+
+
+class AnswerCheckSettings(Section):
+    """A share of delivered answers, whose citations maintenance checks again."""
+
+    share: Share = Field(default=0.0, description="Share of answers that are stored for a check; 0 stores none.")
+    max_answers: Annotated[int, Strict(), Ge(10), Le(100_000)] = Field(
+        default=1000, description="Maximum number of stored answers of a tenant; maintenance deletes the oldest."
+    )
+    keep_days: Count = Field(default=30, description="Retention of the result of a check, in days.")

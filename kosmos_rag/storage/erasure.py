@@ -41,6 +41,7 @@ TENANT_TABLES = (
     *(
         "unanswered_questions",
         "judged_questions",
+        "answer_samples",
         "webhook_dead_letters",
         "webhook_subscribers",
         "scim_members",
@@ -228,6 +229,7 @@ class ErasureStore:
         counts["feedback"] += connection.execute(statement("erase_subject_feedback"), values).rowcount
         counts["monitor_samples"] += connection.execute(statement("erase_subject_samples"), values).rowcount
         counts["unanswered_questions"] += connection.execute(statement("erase_subject_questions"), values).rowcount
+        counts["answer_samples"] += connection.execute(statement("erase_subject_answers"), values).rowcount
         for table, text in (
             ("evaluation_results", statement("erase_subject_results")),
             ("judged_questions", statement("erase_subject_judgements")),
@@ -278,6 +280,7 @@ class ErasureStore:
             ("feedback", statement("erase_document_feedback")),
             ("feedback", statement("erase_comments")),
             ("judged_questions", statement("erase_judged_documents")),
+            ("answer_samples", statement("erase_answers_from_documents")),
             ("evaluation_results", statement("erase_evaluated_documents")),
         ):
             counts[table] += connection.execute(text, values).rowcount

@@ -33,7 +33,7 @@ WORKER_ONLY = frozenset(
     {"uploads", "idempotency_keys", "evaluations", "evaluation_results", "experiment_results", "feedback"}
     | {"monitor_runs", "index_events", "permission_feeds", "document_permissions", "event_streams", "events"}
     | {"webhook_subscribers", "webhook_dead_letters", "unanswered_questions"}
-    | {"judged_questions"}
+    | {"judged_questions", "answer_samples"}
 )
 """Tables that kosmos_app has no grant to read."""
 ACROSS_TENANTS = frozenset({"jobs", "sync_runs"})

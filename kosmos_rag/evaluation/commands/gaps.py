@@ -1,4 +1,4 @@
-"""kosmos-rag gaps: what people ask and the documents do not answer."""
+"""kosmos-rag gaps: what people ask and the documents do not answer, and whether sampled answers hold."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -8,6 +8,7 @@ from kosmos_rag.apps.cli.common import console, print_json, table
 from kosmos_rag.apps.cli.options import TenantOptions, command
 
 if TYPE_CHECKING:
+    from kosmos_rag.evaluation.answer_checks.records import AnswerCheckReport
     from kosmos_rag.evaluation.gaps.records import GapReport
 
 app = typer.Typer(help="Show what people ask and the documents do not answer.")
@@ -50,6 +51,48 @@ def check(collection: CollectionOption = None, *, common: TenantOptions) -> None
         print_json({"tenant": common.tenant, "grouped": grouped, "answered": answered})
     else:
         console().print(f"{grouped} questions were grouped, and {answered} are answered now")
+
+
+@app.command("answers")
+@command
+def answers(
+    collection: CollectionOption = None,
+    is_checking: Annotated[bool, typer.Option("--check", help="Check the answers that wait first.")] = False,
+    *,
+    common: TenantOptions,
+) -> None:
+    """Show what the checks of sampled answers found, and what their readers say.
+
+    The worker's maintenance checks them.
+    """
+    from kosmos_rag.evaluation.answer_checks.checks import AnswerChecks, check_answers
+    from kosmos_rag.evaluation.settings import AnswerCheckSettings
+
+    with common.open_engine() as engine:
+        tenant = engine.tenant(common.tenant, collection=collection)
+        if is_checking:
+            check_answers(engine, tenant, limit=engine.settings.section(AnswerCheckSettings).max_answers)
+        report = AnswerChecks(tenant).report()
+    if common.as_json:
+        print_json(report.to_dict())
+    else:
+        _print_answers(report)
+
+
+def _print_answers(report: "AnswerCheckReport") -> None:
+    out = console()
+    answered = ("answers", "supported", "unsupported", "outdated", "waiting", "rated_up", "rated_down")
+    names = (*answered, "refusals", "confirmed", "disputed")
+    columns = [name.replace("_", " ") for name in names]
+    rows = table("collection", *columns, right=set(columns))
+    for counts in report.collections:
+        rows.add_row(counts.collection or "all", *(str(getattr(counts, name)) for name in names))
+    if report.collections:
+        out.print(rows)
+    else:
+        out.print(f"tenant {report.tenant} has no sampled answers")
+    if not report.share:
+        out.print("answers are not sampled: answer_checks.share is 0")
 
 
 def _print(report: "GapReport") -> None:

@@ -126,6 +126,19 @@ DELETE FROM kosmos.unanswered_questions u
  WHERE u.tenant_id = %(tenant_id)s
    AND (u.subject = %(subject)s OR u.principals && ARRAY[%(subject)s, 'user:' || %(subject)s])
 
+-- name: erase_subject_answers
+-- An answer that is checked has no principals any more.
+DELETE FROM kosmos.answer_samples s
+ WHERE s.tenant_id = %(tenant_id)s
+   AND (s.subject = %(subject)s OR s.principals && ARRAY[%(subject)s, 'user:' || %(subject)s])
+
+-- name: erase_answers_from_documents
+-- Answers that wait for their check have quotes of documents.
+DELETE FROM kosmos.answer_samples s
+ WHERE s.tenant_id = %(tenant_id)s
+   AND (s.sources && %(sources)s::text[]
+        OR EXISTS (SELECT FROM unnest(s.sources) AS n (name) WHERE n.name LIKE %(pattern)s))
+
 -- name: erase_subject_results
 -- Questions in evaluations that were judged by feedback of this reader alone. The measures stay.
 UPDATE kosmos.evaluation_results r

@@ -7,6 +7,7 @@ Queries do not use this package; they are in sql/*.sql.
 
 from kosmos_rag.storage.tables import (
     access,
+    answer_checks,
     audit,
     documents,
     erasures,
@@ -29,6 +30,7 @@ from kosmos_rag.storage.tables.columns import metadata
 
 __all__ = [
     "access",
+    "answer_checks",
     "audit",
     "documents",
     "erasures",

@@ -70,6 +70,7 @@ COMMANDS: dict[str, list[str]] = {
     "monitor run": [],
     "monitor status": [],
     "gaps list": [],
+    "gaps answers": [],
     "webhooks list": [],
     "backup": ["backup.dump"],
     "restore": ["backup.dump", "--set", "database.data_dir=restored"],

@@ -55,6 +55,7 @@ PUBLISHED = {
     "0110_unanswered_questions.py": "77e6c63a41ccc24d87528d0afd5d01c369bc9198e816a5f286927cad0d108ff5",
     "0111_judged_questions.py": "495298262a49305897c197dce86d2b83952d31cf62d9957b8088b2f8cca9fc13",
     "0112_withdrawn_judgements.py": "86cc79e01ebe35b06671672ae87c4e304387ec2af82714d101bed22d014ccb07",
+    "0113_answer_samples.py": "485fce3141f1a5619168f7c976445ae9f626130a0357d0e481c46974fc680281",
 }
 
 
