@@ -12,7 +12,6 @@ its title ("How is … calculated?"): its SQL should be in the context and in th
 import hashlib
 import re
 import statistics
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from pathlib import Path, PurePath
 
 import yaml
 
-from benchmarks.command import EXAMPLES, MODEL, command, parse, write_results
+from benchmarks.command import EXAMPLES, MODEL, command, parse, temporary_folder, write_results
 from benchmarks.quick import embedder
 from kosmos_rag import Engine, SearchResult, Settings, Tenant
 from kosmos_rag.core.config.presets import load
@@ -155,27 +154,25 @@ def main() -> None:
     arguments = parse(parser)
     question_set = questions(EXAMPLES / "questions.yaml")[:: 10 if arguments.quick else 1]
     report: dict[str, object] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        settings = Settings.load(overrides={**MODEL, "database.data_dir": str(Path(folder) / "database")})
-        with Engine(settings, embedder=embedder(settings, quick=arguments.quick)) as engine:
-            tenant = engine.tenant("analytics")
-            for name, preset in write_presets(Path(folder), settings).items():
-                tenant.collections.create(name, preset=preset)
-                variant_tenant = engine.tenant("analytics", collection=name)
-                variant_tenant.ingest([EXAMPLES / "knowledge_base"])
-                report[name] = table = measure(
-                    variant_tenant, question_set, misses=arguments.misses and name == "signals"
-                )
-                for part, row in table.items():
-                    count, first, three = row["questions"], row["rank 1"], row["top 3"]
-                    print(f"{name:<23}  {part:<10}  {count:3} questions  rank 1 {first:.3f}  top 3 {three:.3f}")
-            text = (EXAMPLES / "knowledge_base" / "example_sql.md").read_text(encoding="utf-8")
-            report["sql"] = count_sql_answers(engine.tenant("analytics", collection="signals"), text)
-            print(report["sql"])
-            if arguments.timing:
-                plain = engine.tenant("analytics", collection="no-signals").search(question_set[0].text, _CANDIDATES)
-                report["milliseconds"] = measure_signals(plain, settings)
-                print(report["milliseconds"])
+    folder = temporary_folder()
+    settings = Settings.load(overrides={**MODEL, "database.data_dir": str(folder / "database")})
+    with Engine(settings, embedder=embedder(settings, quick=arguments.quick)) as engine:
+        tenant = engine.tenant("analytics")
+        for name, preset in write_presets(folder, settings).items():
+            tenant.collections.create(name, preset=preset)
+            variant_tenant = engine.tenant("analytics", collection=name)
+            variant_tenant.ingest([EXAMPLES / "knowledge_base"])
+            report[name] = table = measure(variant_tenant, question_set, misses=arguments.misses and name == "signals")
+            for part, row in table.items():
+                count, first, three = row["questions"], row["rank 1"], row["top 3"]
+                print(f"{name:<23}  {part:<10}  {count:3} questions  rank 1 {first:.3f}  top 3 {three:.3f}")
+        text = (EXAMPLES / "knowledge_base" / "example_sql.md").read_text(encoding="utf-8")
+        report["sql"] = count_sql_answers(engine.tenant("analytics", collection="signals"), text)
+        print(report["sql"])
+        if arguments.timing:
+            plain = engine.tenant("analytics", collection="no-signals").search(question_set[0].text, _CANDIDATES)
+            report["milliseconds"] = measure_signals(plain, settings)
+            print(report["milliseconds"])
     write_results(arguments.json, report)
 
 

@@ -8,7 +8,6 @@ engines are open at once and take turns at each question, so other work on the m
 
 import json
 import statistics
-import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +15,7 @@ from functools import partial
 import psycopg
 import yaml
 
-from benchmarks.command import EXAMPLES, MODEL, command, parse, write_results
+from benchmarks.command import EXAMPLES, MODEL, command, parse, temporary_folder, write_results
 from benchmarks.quick import embedder
 from kosmos_rag import Engine, Settings, Tenant
 
@@ -96,19 +95,19 @@ def main() -> None:
     questions = [
         entry["question"] for entry in yaml.safe_load((EXAMPLES / "questions.yaml").read_text(encoding="utf-8"))
     ][:: 10 if arguments.quick else 1]
-    with tempfile.TemporaryDirectory() as folder:
-        plain = Settings.load(overrides={**MODEL, "database.data_dir": folder})
-        audited = Settings.load(overrides={**MODEL, "database.data_dir": folder, "rag.audit.enabled": True})
-        model = embedder(plain, quick=arguments.quick)
-        with Engine(plain, embedder=model) as without, Engine(audited, embedder=model) as within:
-            tenant = without.tenant("acme")
-            tenant.ingest(EXAMPLES / "knowledge_base")
-            cost(tenant, within.tenant("acme", subject="bench"), questions, 1)
-            report: dict[str, object] = dict(
-                cost(tenant, within.tenant("acme", subject="bench"), questions, arguments.rounds)
-            )
-            admin = within.database.admin_conninfo
-            report["reading"] = measure_reading(admin, within.tenant("many"), arguments.records)
+    folder = str(temporary_folder())
+    plain = Settings.load(overrides={**MODEL, "database.data_dir": folder})
+    audited = Settings.load(overrides={**MODEL, "database.data_dir": folder, "rag.audit.enabled": True})
+    model = embedder(plain, quick=arguments.quick)
+    with Engine(plain, embedder=model) as without, Engine(audited, embedder=model) as within:
+        tenant = without.tenant("acme")
+        tenant.ingest(EXAMPLES / "knowledge_base")
+        cost(tenant, within.tenant("acme", subject="bench"), questions, 1)
+        report: dict[str, object] = dict(
+            cost(tenant, within.tenant("acme", subject="bench"), questions, arguments.rounds)
+        )
+        admin = within.database.admin_conninfo
+        report["reading"] = measure_reading(admin, within.tenant("many"), arguments.records)
     print(json.dumps(report, indent=2))
     write_results(arguments.json, report)
 

@@ -12,7 +12,6 @@ import re
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -22,7 +21,7 @@ from typing import Any
 
 import yaml
 
-from benchmarks.command import EXAMPLES, MODEL, command, parse, write_results
+from benchmarks.command import EXAMPLES, MODEL, command, parse, temporary_folder, write_results
 from benchmarks.quick import embedder
 from kosmos_rag import Engine, SearchResult, Settings
 from kosmos_rag.core.types import EVERYONE
@@ -159,8 +158,7 @@ def main() -> None:
     parser = command(__doc__)
     parser.add_argument("--misses", action="store_true", help="list questions whose document is not found")
     arguments = parse(parser)
-    with tempfile.TemporaryDirectory() as folder:
-        table = run(Path(folder), misses=arguments.misses, quick=arguments.quick)
+    table = run(temporary_folder(), misses=arguments.misses, quick=arguments.quick)
     for name, figures in table.items():
         print(f"{name:22}", "  ".join(f"{key} {value}" for key, value in figures.items()))
     write_results(arguments.json, table)

@@ -9,7 +9,6 @@ last ten seconds.
 
 import itertools
 import math
-import tempfile
 import threading
 import time
 from collections.abc import Sequence
@@ -134,24 +133,24 @@ def record(seconds: float) -> Series:
     questions = [entry["question"] for entry in yaml.safe_load((EXAMPLES / "questions.yaml").read_text("utf-8"))]
     texts = [file.read_bytes() for file in sorted((EXAMPLES / "knowledge_base").rglob("*.md"))]
     ended, observer = threading.Event(), PrometheusObserver()
-    with tempfile.TemporaryDirectory() as folder:
-        settings = Settings.load(overrides={"database.data_dir": folder, "rag.reranking.enabled": False})
-        with Engine(settings, embedder=HashingEmbedder()) as engine:
-            tenant = engine.tenant("acme")
-            tenant.ingest(EXAMPLES / "knowledge_base")
-            engine.observe(observer)
-            with ThreadPoolExecutor(4) as pool:
-                working = [pool.submit(_ask_until, tenant, questions, ended) for _ in range(3)]
-                working.append(pool.submit(_ingest_until, engine.tenant("other"), texts, ended))
-                began, scrapes = time.monotonic(), []
-                try:
-                    while time.monotonic() - began < seconds and not any(future.done() for future in working):
-                        scrapes.append(scrape(observer, began))
-                        time.sleep(EVERY_S)
-                finally:
-                    ended.set()  # or the pool would wait for them for ever
-                for future in working:
-                    future.result()  # what went wrong is no picture
+    folder = str(temporary_folder())
+    settings = Settings.load(overrides={"database.data_dir": folder, "rag.reranking.enabled": False})
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        tenant = engine.tenant("acme")
+        tenant.ingest(EXAMPLES / "knowledge_base")
+        engine.observe(observer)
+        with ThreadPoolExecutor(4) as pool:
+            working = [pool.submit(_ask_until, tenant, questions, ended) for _ in range(3)]
+            working.append(pool.submit(_ingest_until, engine.tenant("other"), texts, ended))
+            began, scrapes = time.monotonic(), []
+            try:
+                while time.monotonic() - began < seconds and not any(future.done() for future in working):
+                    scrapes.append(scrape(observer, began))
+                    time.sleep(EVERY_S)
+            finally:
+                ended.set()  # or the pool would wait for them for ever
+            for future in working:
+                future.result()  # what went wrong is no picture
     return Series(scrapes)
 
 

@@ -6,7 +6,6 @@ It shows which budget has all tables of the SQL. All databases are in one index,
 """
 
 import statistics
-import tempfile
 from pathlib import Path
 
 from benchmarks.command import command, parse, temporary_folder
@@ -33,10 +32,7 @@ def main() -> None:
     questions = read_questions(arguments.data / "questions.json", schemas)[: arguments.questions]
     lines: dict[int, list[tuple[float, float]]] = {count: [] for count in TABLES}
     model = embedder(quick=arguments.quick)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Engine(load_settings("schema", _KEPT, Path(folder) / "database"), embedder=model) as engine,
-    ):
+    with Engine(load_settings("schema", _KEPT, temporary_folder() / "database"), embedder=model) as engine:
         grounding = SchemaGrounding(engine.tenant("spider"))
         grounding.build_all(schemas)
         engine.tenant("spider").indexes.build()

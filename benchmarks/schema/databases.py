@@ -9,13 +9,11 @@ on these questions and on the tuned half of Spider, so their figures compare des
 
 import random
 import statistics
-import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from pathlib import Path
 
-from benchmarks.command import command, write_results
+from benchmarks.command import command, temporary_folder, write_results
 from benchmarks.schema.spider import embedder, load_settings, parse_unread
 from kosmos_rag import Engine
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema, TableSchema
@@ -125,10 +123,7 @@ def main() -> None:
     every = [question for schema in unread for question in generated(schema, chance)]
     questions = chance.sample(every, min(_QUESTIONS, len(every)))
     model = embedder(quick=arguments.quick)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Engine(load_settings("schema", {}, Path(folder) / "database"), embedder=model) as engine,
-    ):
+    with Engine(load_settings("schema", {}, temporary_folder() / "database"), embedder=model) as engine:
         grounding = SchemaGrounding(engine.tenant("spider"))
         grounding.build_all(schemas)
         engine.tenant("spider").indexes.build()

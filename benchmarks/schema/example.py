@@ -9,7 +9,6 @@ was tuned on it. `--columns` also measures the time with that number of generate
 
 import hashlib
 import statistics
-import tempfile
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from pathlib import Path
 import yaml
 
 from benchmarks.bounds import command_with_bounds, exit_outside
-from benchmarks.command import EXAMPLES, parse, write_results
+from benchmarks.command import EXAMPLES, parse, temporary_folder, write_results
 from benchmarks.schema.spider import VECTORS, embedder, load_settings
 from kosmos_rag import Engine
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
@@ -146,37 +145,37 @@ def main() -> None:
     recipes = read_recipes(EXAMPLE / "recipes.yaml", schema)
     asked_questions, model = questions()[:: 10 if arguments.quick else 1], embedder(quick=arguments.quick)
     report: dict[str, dict[str, float]] = {}
-    with tempfile.TemporaryDirectory() as folder:
-        with Engine(load_settings("schema", {}, Path(folder) / "database"), embedder=model) as engine:
-            grounding = SchemaGrounding(engine.tenant("example"))
-            grounding.build(schema, recipes)
-            results = [(question, grounding.ask(question.text)) for question in asked_questions]
-            for name, apart in {"tuned on": [False], "held out": [True], "all": [False, True]}.items():
-                verdicts = [right(result, question) for question, result in results if question.held_out in apart]
-                row = {
-                    "questions": len(verdicts),
-                    "model": share(verdicts, 0),
-                    "model and column": share(verdicts, 1),
-                    "column first": share(verdicts, 2),
-                }
-                report[name] = row
-                print(
-                    f"{name:<11} {row['questions']:3} questions  model {row['model']:.3f}  "
-                    f"model and column {row['model and column']:.3f}  column first {row['column first']:.3f}"
-                )
-            for question, result in results if arguments.misses else ():
-                if not all(right(result, question)) and not question.held_out:
-                    print(
-                        f"{question.text} -> {question.model}.{question.column}: "
-                        f"{[ref.name for ref in result.schema_refs[:5]]}"
-                    )
-            report["time of the example"] = timing(grounding, asked_questions)
-            print("time of the example", report["time of the example"], flush=True)
-        if arguments.columns:
-            report["time of the generated"] = timing_of_many(
-                arguments.columns, asked_questions[:30], Path(folder) / "large", quick=arguments.quick
+    folder = temporary_folder()
+    with Engine(load_settings("schema", {}, folder / "database"), embedder=model) as engine:
+        grounding = SchemaGrounding(engine.tenant("example"))
+        grounding.build(schema, recipes)
+        results = [(question, grounding.ask(question.text)) for question in asked_questions]
+        for name, apart in {"tuned on": [False], "held out": [True], "all": [False, True]}.items():
+            verdicts = [right(result, question) for question, result in results if question.held_out in apart]
+            row = {
+                "questions": len(verdicts),
+                "model": share(verdicts, 0),
+                "model and column": share(verdicts, 1),
+                "column first": share(verdicts, 2),
+            }
+            report[name] = row
+            print(
+                f"{name:<11} {row['questions']:3} questions  model {row['model']:.3f}  "
+                f"model and column {row['model and column']:.3f}  column first {row['column first']:.3f}"
             )
-            print("time of the generated", report["time of the generated"])
+        for question, result in results if arguments.misses else ():
+            if not all(right(result, question)) and not question.held_out:
+                print(
+                    f"{question.text} -> {question.model}.{question.column}: "
+                    f"{[ref.name for ref in result.schema_refs[:5]]}"
+                )
+        report["time of the example"] = timing(grounding, asked_questions)
+        print("time of the example", report["time of the example"], flush=True)
+    if arguments.columns:
+        report["time of the generated"] = timing_of_many(
+            arguments.columns, asked_questions[:30], folder / "large", quick=arguments.quick
+        )
+        print("time of the generated", report["time of the generated"])
     model.save()
     write_results(arguments.json, report)
     exit_outside(arguments.bounds, "schema.example", report)

@@ -11,7 +11,6 @@ documents of tables, or only those of columns. Weights are chosen on one part of
 
 import argparse
 import statistics
-import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -196,10 +195,8 @@ def main() -> None:
     schemas = read_databases(arguments.data)
     questions = [gold for gold in read_questions(arguments.data / "questions.json", schemas) if gold.tables]
     questions = questions[: arguments.questions]
-    with tempfile.TemporaryDirectory() as folder:
-        judged, ways = measured_by_question(
-            schemas, questions, Path(folder) / "database", embedder(quick=arguments.quick)
-        )
+    folder = temporary_folder()
+    judged, ways = measured_by_question(schemas, questions, folder / "database", embedder(quick=arguments.quick))
     report: dict[str, dict[str, Figures]] = {}
     for part, members in parts(questions).items():
         databases = {gold.database for gold in members}

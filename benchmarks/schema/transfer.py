@@ -8,11 +8,10 @@ same within its set; the mean over sets counts every set the same.
 """
 
 import argparse
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.command import command, parse, write_results
+from benchmarks.command import command, parse, temporary_folder, write_results
 from benchmarks.schema import spider
 from benchmarks.schema.sets import FOLDERS, QuestionSet, read_set
 from benchmarks.schema.spider import QUICK_DATA, embedder, load_settings, show_misses
@@ -43,10 +42,7 @@ def sample(questions: Sequence[GoldQuestion], size: int | None) -> list[GoldQues
 def score_set(members: QuestionSet, questions: Sequence[GoldQuestion], *, quick: bool) -> list[QuestionScore]:
     """Ask the questions over all databases of their set, and over their own."""
     model = embedder(quick=quick)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Engine(load_settings("schema", {}, Path(folder) / "database"), embedder=model) as engine,
-    ):
+    with Engine(load_settings("schema", {}, temporary_folder() / "database"), embedder=model) as engine:
         tenant = engine.tenant("transfer")
         tenant.ingest([document for schema in members.schemas for document in schema_documents(schema)])
         tenant.indexes.build()

@@ -9,14 +9,13 @@ depend on weights, so it runs once, through the library; everything after it run
 """
 
 import statistics
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import date
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from benchmarks.command import command, parse
+from benchmarks.command import command, parse, temporary_folder
 from benchmarks.schema.parts import HELD_OUT, TUNED_ON, parts
 from benchmarks.schema.spider import DATA, QUICK_DATA, embedder, load_settings, read_databases
 from kosmos_rag import Engine, Tenant
@@ -120,10 +119,7 @@ def main() -> None:
     schemas = read_databases(arguments.data)
     questions = [gold for gold in read_questions(arguments.data / "questions.json", schemas) if gold.tables]
     model = embedder(quick=arguments.quick)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Engine(load_settings("schema", {}, Path(folder) / "database"), embedder=model) as engine,
-    ):
+    with Engine(load_settings("schema", {}, temporary_folder() / "database"), embedder=model) as engine:
         scope = engine.tenant("spider")
         scope.ingest([document for schema in schemas for document in schema_documents(schema)])
         scope.indexes.build()
