@@ -4,6 +4,7 @@ import json
 import math
 import os
 import time
+from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,11 +18,6 @@ from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import ConfigError, SourceError
 from kosmos_rag.ingestion.sources.fetching import Fetcher, StatusError
 from kosmos_rag.ingestion.sources.spec import AtlassianAccess
-
-OVERLAP_S = 900
-"""Seconds that the search index of a server may lag behind."""
-MAX_CONFIRMATIONS = 1000
-"""Missing documents that one pass asks the server for; the next pass continues."""
 
 _WAITS_S = (1.0, 2.0, 4.0, 8.0)
 _LONGEST_WAIT_S = 60.0
@@ -198,6 +194,24 @@ class AtlassianClient:
         """Return the error of a token that the site does not accept."""
         access = self._access
         return SourceError("no_permission", f"{one_line(access.url)} refuses the token in {access.token_env}; renew it")
+
+
+class AtlassianSite(ABC):
+    """A site, as a source and its permission feed read it. Thread-safe."""
+
+    kind: str
+    """Kind of the source, with which the names of its documents begin."""
+
+    def __init__(self, access: AtlassianAccess, settings: IngestionSettings) -> None:
+        """Prepare requests; nothing is sent yet. Raises ConfigError."""
+        self.client = AtlassianClient(access, settings)
+        self.prefix = f"{self.kind}://{access.name}/"
+        """What the names of its documents begin with."""
+        self.is_cloud = access.is_cloud
+
+    @abstractmethod
+    def require_account(self) -> None:
+        """Raise SourceError unless the site answers, and knows the account."""
 
 
 def is_hidden(error: SourceError) -> bool:

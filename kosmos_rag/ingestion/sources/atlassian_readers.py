@@ -1,10 +1,13 @@
 """Readers of Confluence and Jira, as principals."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kosmos_rag.core.errors import SourceError
 from kosmos_rag.core.types import EVERYONE, is_text
+from kosmos_rag.ingestion.sources.atlassian import AtlassianSite, is_hidden
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -87,6 +90,44 @@ def narrow(before: tuple[str, ...], after: tuple[str, ...]) -> tuple[str, ...]:
     if EVERYONE in after:
         return before
     return after if EVERYONE in before else tuple(principal for principal in after if principal in before)
+
+
+class SiteReaders(ABC):
+    """Who may read the documents of one site, as it says now.
+
+    What it has asked for it asks for once: use it for one pass, or for one document.
+    """
+
+    def __init__(self, site: AtlassianSite, *, signed_in: Collection[str]) -> None:
+        """Take the site, and the principals of all who can sign in there."""
+        self._client, self._is_cloud = site.client, site.is_cloud
+        self._signed_in = frozenset(read_principals(signed_in))
+        self._members: dict[Subject, frozenset[Subject]] = {}
+
+    def _list_anonymous(self, path: str) -> Iterator[Subject]:
+        """Yield who may read what anonymous users may.
+
+        Those who can sign in, and everybody where the site is open.
+        """
+        yield from self._signed_in
+        if self._client.is_public(path):
+            yield ANYONE
+
+    def _list_members(self, group: Subject) -> frozenset[Subject]:
+        """Return the users of a group; nobody where the account may not ask. Raises SourceError."""
+        if group not in self._members:
+            try:
+                members = list(self._ask_members(group))
+            except SourceError as error:
+                if not is_hidden(error):
+                    raise
+                members = []
+            self._members[group] = frozenset(read_users(members, is_cloud=self._is_cloud))
+        return self._members[group]
+
+    @abstractmethod
+    def _ask_members(self, group: Subject) -> Iterator[Mapping[str, Any]]:
+        """Yield the users of a group. Raises SourceError."""
 
 
 def _intersect(conditions: Sequence[Readers]) -> Readers:

@@ -7,14 +7,13 @@ from urllib.parse import quote
 
 from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.errors import SourceError
-from kosmos_rag.ingestion.sources.atlassian import AtlassianClient, is_hidden, translate_form_errors
+from kosmos_rag.ingestion.sources.atlassian import AtlassianSite, is_hidden, translate_form_errors
 from kosmos_rag.ingestion.sources.atlassian_readers import (
-    ANYONE,
     Readers,
+    SiteReaders,
     Subject,
     intersect,
     read_groups,
-    read_principals,
     read_users,
 )
 from kosmos_rag.ingestion.sources.spec import ConfluenceAccess, ConfluencePermissions
@@ -30,15 +29,14 @@ _DEEPEST = 100
 _SEPARATOR = re.compile(r"[^a-z]+")
 
 
-class Confluence:
+class Confluence(AtlassianSite):
     """A Confluence, as a source and its permission feed read it. Thread-safe."""
+
+    kind = "confluence"
 
     def __init__(self, access: ConfluenceAccess, settings: IngestionSettings) -> None:
         """Prepare requests; nothing is sent yet. Raises ConfigError."""
-        self.client = AtlassianClient(access, settings)
-        self.prefix = f"confluence://{access.name}/"
-        """What the names of its documents begin with."""
-        self.is_cloud = access.is_cloud
+        super().__init__(access, settings)
         self._keys = access.spaces
 
     def list_spaces(self) -> dict[str, str]:
@@ -97,19 +95,14 @@ class PageAt(NamedTuple):
         return cls(id=str(page["id"]), kind=page["type"], space=page["space"]["key"], ancestors=ancestors)
 
 
-class ConfluenceReaders:
-    """Who may read the pages of one Confluence, as it says now.
-
-    What it has asked for it asks for once: use it for one pass, or for one page.
-    """
+class ConfluenceReaders(SiteReaders):
+    """Who may read the pages of one Confluence, as it says now."""
 
     def __init__(self, confluence: Confluence, *, signed_in: Collection[str]) -> None:
         """Take the Confluence, and the principals of all who can sign in there."""
-        self._confluence, self._client, self._is_cloud = confluence, confluence.client, confluence.is_cloud
-        self._signed_in = frozenset(read_principals(signed_in))
+        super().__init__(confluence, signed_in=signed_in)
         self._restrictions: dict[str, Readers | None] = {}
         self._parents: dict[str, tuple[str, str]] = {}
-        self._members: dict[Subject, frozenset[Subject]] = {}
 
     def add(self, page: Mapping[str, Any]) -> None:
         """Take the restrictions of a page that was listed with them. Raises SourceError."""
@@ -224,15 +217,6 @@ class ConfluenceReaders:
                 kind, identifier = principal["principalType"].lower(), principal["principalId"]
                 yield from self._find_principal(kind, identifier, f"api/v2/spaces/{space_id}")
 
-    def _list_anonymous(self, path: str) -> Iterator[Subject]:
-        """Yield who may read what anonymous users may.
-
-        Those who can sign in, and everybody where the site is open.
-        """
-        yield from self._signed_in
-        if self._client.is_public(path):
-            yield ANYONE
-
     def _read_subject(self, subject: Mapping[str, Any], path: str) -> Iterator[Subject]:
         kind = subject.get("type")
         if kind == "anonymous":
@@ -255,18 +239,9 @@ class ConfluenceReaders:
         elif identifier in ("authenticated-users", "all-licensed-users"):
             yield from self._signed_in
 
-    def _list_members(self, group: Subject) -> frozenset[Subject]:
-        if group not in self._members:
-            key = quote(group.key, safe="")
-            path = f"rest/api/group/{key}/{'membersByGroupId' if self._is_cloud else 'member'}"
-            try:
-                members = list(self._client.list_linked(path, limit=PAGE))
-            except SourceError as error:
-                if not is_hidden(error):
-                    raise
-                members = []
-            self._members[group] = frozenset(read_users(members, is_cloud=self._is_cloud))
-        return self._members[group]
+    def _ask_members(self, group: Subject) -> Iterator[Mapping[str, Any]]:
+        path = f"rest/api/group/{quote(group.key, safe='')}/{'membersByGroupId' if self._is_cloud else 'member'}"
+        return self._client.list_linked(path, limit=PAGE)
 
 
 def list_readers(spec: ConfluencePermissions, settings: IngestionSettings) -> Iterator[tuple[str, frozenset[str]]]:

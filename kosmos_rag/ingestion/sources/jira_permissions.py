@@ -7,14 +7,13 @@ from typing import Any, NamedTuple, Self
 
 from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.errors import SourceError
-from kosmos_rag.ingestion.sources.atlassian import AtlassianClient, is_hidden, require_list, translate_form_errors
+from kosmos_rag.ingestion.sources.atlassian import AtlassianSite, is_hidden, require_list, translate_form_errors
 from kosmos_rag.ingestion.sources.atlassian_readers import (
-    ANYONE,
     Readers,
+    SiteReaders,
     Subject,
     intersect,
     read_groups,
-    read_principals,
     read_users,
 )
 from kosmos_rag.ingestion.sources.spec import JiraAccess, JiraPermissions
@@ -28,15 +27,14 @@ _OF_ISSUE = ("reporter", "assignee")
 """Holders of a permission that are a field of the issue."""
 
 
-class Jira:
+class Jira(AtlassianSite):
     """A Jira, as a source and its permission feed read it. Thread-safe."""
+
+    kind = "jira"
 
     def __init__(self, access: JiraAccess, settings: IngestionSettings) -> None:
         """Prepare requests; nothing is sent yet. Raises ConfigError."""
-        self.client = AtlassianClient(access, settings)
-        self.prefix = f"jira://{access.name}/"
-        """What the names of its documents begin with."""
-        self.is_cloud = access.is_cloud
+        super().__init__(access, settings)
         self._keys = access.projects
 
     def list_projects(self) -> dict[str, str]:
@@ -121,19 +119,14 @@ class _Holders(NamedTuple):
 _NOBODY = _Holders(frozenset(), frozenset())
 
 
-class JiraReaders:
-    """Who may read the issues of one Jira, as it says now.
-
-    What it has asked for it asks for once: use it for one pass, or for one issue.
-    """
+class JiraReaders(SiteReaders):
+    """Who may read the issues of one Jira, as it says now."""
 
     def __init__(self, jira: Jira, *, signed_in: Collection[str]) -> None:
         """Take the Jira, and the principals of all who can sign in there."""
-        self._client, self._is_cloud = jira.client, jira.is_cloud
-        self._signed_in = frozenset(read_principals(signed_in))
+        super().__init__(jira, signed_in=signed_in)
         self._browsers: dict[str, _Holders] = {}
         self._levels: dict[str, dict[str, _Holders]] = {}
-        self._members: dict[Subject, frozenset[Subject]] = {}
 
     def resolve(self, issue: IssueAt) -> frozenset[str]:
         """Return the principals that may read an issue. Raises SourceError.
@@ -188,9 +181,7 @@ class JiraReaders:
     def _read_holder(self, project: str, holder: Mapping[str, Any]) -> Iterator[Subject]:
         kind, parameter = holder["type"], holder.get("parameter")
         if kind == "anyone":
-            yield from self._signed_in
-            if self._client.is_public(f"rest/api/2/project/{project}"):
-                yield ANYONE
+            yield from self._list_anonymous(f"rest/api/2/project/{project}")
         elif kind == "applicationRole":
             yield from self._find_application_users(parameter)
         elif kind == "group":
@@ -227,17 +218,9 @@ class JiraReaders:
                 user = self._client.find_name("rest/api/2/user", accountId=identifier) or user
             yield from read_users([user], is_cloud=self._is_cloud)
 
-    def _list_members(self, group: Subject) -> frozenset[Subject]:
-        if group not in self._members:
-            name = {"groupId": group.key} if self._is_cloud else {"groupname": group.key}
-            try:
-                members = list(self._client.list_counted("rest/api/2/group/member", "values", maxResults=50, **name))
-            except SourceError as error:
-                if not is_hidden(error):
-                    raise
-                members = []
-            self._members[group] = frozenset(read_users(members, is_cloud=self._is_cloud))
-        return self._members[group]
+    def _ask_members(self, group: Subject) -> Iterator[Mapping[str, Any]]:
+        name = {"groupId": group.key} if self._is_cloud else {"groupname": group.key}
+        return self._client.list_counted("rest/api/2/group/member", "values", maxResults=50, **name)
 
 
 def list_readers(spec: JiraPermissions, settings: IngestionSettings) -> Iterator[tuple[str, frozenset[str]]]:

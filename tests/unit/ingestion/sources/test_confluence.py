@@ -165,7 +165,7 @@ def test_missing_page__is_kept_where_nothing_of_the_site_is_found(
 def test_confirmations__are_bounded(
     site: ConfluenceSite, source: Callable[..., Source], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("kosmos_rag.ingestion.sources.confluence.MAX_CONFIRMATIONS", 2)
+    monkeypatch.setattr("kosmos_rag.ingestion.sources.atlassian_source.MAX_CONFIRMATIONS", 2)
     site.put("10", title="a")
     _, listing = _list(source())
     assert [listing.covers(f"{PREFIX}{number}") for number in range(20, 24)] == [True, True, False, False]
