@@ -85,15 +85,10 @@ class World(ABC):
         """Return the spec of the source with its feed."""
 
 
-class ConfluenceWorld(World):
-    """Pages below each other in two spaces, with restrictions."""
+class AtlassianWorld(World):
+    """A site that is served, with directory names of its own."""
 
-    def __init__(self, chance: random.Random, folder: Path, *, is_cloud: bool) -> None:
-        super().__init__(chance, folder)
-        self.site = ConfluenceSite(is_cloud=is_cloud, groups=self.groups)
-        self.site.spaces = {key: Space(id=str(number), groups={"staff"}) for number, key in enumerate(("ENG", "OPS"))}
-        for number in range(10, 13):
-            self.site.put(str(number), title="a", body=self.write())
+    site: ConfluenceSite | JiraSite
 
     @contextmanager
     def open(self) -> Iterator[World]:
@@ -102,6 +97,19 @@ class ConfluenceWorld(World):
 
     def principals(self, person: str) -> tuple[str, ...]:
         return (self.site.principal(person), *super().principals(person)[1:])
+
+
+class ConfluenceWorld(AtlassianWorld):
+    """Pages below each other in two spaces, with restrictions."""
+
+    site: ConfluenceSite
+
+    def __init__(self, chance: random.Random, folder: Path, *, is_cloud: bool) -> None:
+        super().__init__(chance, folder)
+        self.site = ConfluenceSite(is_cloud=is_cloud, groups=self.groups)
+        self.site.spaces = {key: Space(id=str(number), groups={"staff"}) for number, key in enumerate(("ENG", "OPS"))}
+        for number in range(10, 13):
+            self.site.put(str(number), title="a", body=self.write())
 
     def change(self) -> None:
         action = self.chance.randrange(7)
@@ -146,22 +154,16 @@ class ConfluenceWorld(World):
         return {**access, "full_every_s": self.chance.choice([0, 3600]), "permissions": access}
 
 
-class JiraWorld(World):
+class JiraWorld(AtlassianWorld):
     """Issues of one project with a security level."""
+
+    site: JiraSite
 
     def __init__(self, chance: random.Random, folder: Path, *, is_cloud: bool) -> None:
         super().__init__(chance, folder)
         self.site = JiraSite(is_cloud=is_cloud, groups=self.groups)
         for number in range(10, 13):
             self.site.put(str(number), summary="a", description=self.write())
-
-    @contextmanager
-    def open(self) -> Iterator[World]:
-        with self.site.serve():
-            yield self
-
-    def principals(self, person: str) -> tuple[str, ...]:
-        return (self.site.principal(person), *super().principals(person)[1:])
 
     def change(self) -> None:
         action = self.chance.randrange(5)
@@ -371,6 +373,7 @@ def engine(settings: Settings) -> Iterator[Engine]:
         yield opened
 
 
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("kind", KINDS)
 def test_text__is_read_by_nobody_before_it_is_known_that_they_may(
     kind: str, engine: Engine, tenant_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -9,12 +10,22 @@ from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.conftest import shares_database
+from tests.integration.apps.http.browsing import chromium
 from tests.integration.apps.http.serving import Running, Signer, serving, with_tokens
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 
 @pytest.fixture(scope="session")
 def signer(tmp_path_factory: pytest.TempPathFactory) -> Signer:
     return Signer(tmp_path_factory.mktemp("signer"))
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["Browser"]:
+    with chromium() as started:
+        yield started
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from kosmos_rag.storage.queue.sync_runs import SyncRuns
 from kosmos_rag.worker.channel import SupervisorChannel
 from kosmos_rag.worker.handlers import EngineJobRunner
 from tests.conftest import Server, clone
-from tests.integration.apps.http.browsing import DESKTOP, PHONE, chromium
+from tests.integration.apps.http.browsing import DESKTOP, PHONE
 from tests.integration.apps.http.serving import Running, Signer, serving
 from tests.integration.evaluation.monitored import store_history
 from tests.integration.variants import changed
@@ -81,12 +81,6 @@ class Writer:
         for piece in re.findall(r"\S+\s*", WRITTEN):
             yield piece
             time.sleep(0.25 if slow else 0.01)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator["Browser"]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture(scope="module")

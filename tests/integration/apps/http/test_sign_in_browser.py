@@ -8,7 +8,6 @@ import pytest
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from tests.integration.apps.http.browsing import chromium
 from tests.integration.apps.http.identity_provider import IdentityProvider, providing_elsewhere
 from tests.integration.apps.http.serving import Running, Signer, listen, serving, with_tokens
 from tests.integration.variants import changed
@@ -17,12 +16,6 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage
 
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator["Browser"]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture

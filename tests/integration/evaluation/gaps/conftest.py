@@ -1,5 +1,5 @@
-"""The service of the tests of the page of gaps."""
+"""The service and the browser of the tests of the page of gaps."""
 
-from tests.integration.apps.http.conftest import signer
+from tests.integration.apps.http.conftest import browser, signer
 
-__all__ = ["signer"]
+__all__ = ["browser", "signer"]

@@ -9,7 +9,7 @@ from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.evaluation.gaps.gaps import Gaps, check_unanswered
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from tests.integration.apps.http.browsing import DESKTOP, PHONE, chromium
+from tests.integration.apps.http.browsing import DESKTOP, PHONE
 from tests.integration.apps.http.serving import Running, Signer, serving
 from tests.integration.variants import changed
 
@@ -21,12 +21,6 @@ pytestmark = pytest.mark.slow
 PARKING = "How do I get a parking permit for the garage of the headquarters?"
 PERMIT = b"# Parking\n\nYou get a parking permit for the garage of the headquarters at the reception desk.\n"
 LEAVE = "Who grants parental leave?"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator["Browser"]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import pytest
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from tests.integration.apps.http.browsing import DESKTOP, PHONE, chromium
+from tests.integration.apps.http.browsing import DESKTOP, PHONE
 from tests.integration.apps.http.serving import Running, Signer, serving
 from tests.integration.variants import changed
 
@@ -18,12 +18,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.slow
 
 QUESTION = "When does the canteen of the headquarters open on a Friday before a holiday?"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator["Browser"]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture
