@@ -26,7 +26,7 @@ from pgvector.psycopg import register_vector
 from benchmarks.command import command, parse, write_results
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, Chunk, Space
-from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS
+from kosmos_rag.ingestion.executor import BATCH_CHUNKS
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.database import Database, resolve_addresses
 from kosmos_rag.storage.events import EventBuffer

@@ -34,7 +34,7 @@ from kosmos_rag import Engine, SourceDocument
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.types import DEFAULT_COLLECTION
 from kosmos_rag.ingestion.document import ChunkedDocument, document_id, version_id
-from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS
+from kosmos_rag.ingestion.executor import BATCH_CHUNKS
 from kosmos_rag.storage.migrate import migrate
 from kosmos_rag.storage.provision import APP, WORKER, provision
 from kosmos_rag.storage.tenants import TenantRef, tenant

@@ -21,7 +21,7 @@ from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.types import DEFAULT_COLLECTION
 from kosmos_rag.core.version import __version__
 from kosmos_rag.ingestion.document import ChunkedDocument
-from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS
+from kosmos_rag.ingestion.executor import BATCH_CHUNKS
 from kosmos_rag.ingestion.publisher import Publisher
 from kosmos_rag.models.embedding.registry import EmbedderRegistry, EmbeddingModel
 from kosmos_rag.models.packaged import MINILM

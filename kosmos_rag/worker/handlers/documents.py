@@ -35,7 +35,8 @@ from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.types import EVERYONE, Job, Outcome, SourceDocument
 from kosmos_rag.ingestion.discovery import PendingDocument
 from kosmos_rag.ingestion.document import ChunkedDocument, document_id
-from kosmos_rag.ingestion.pipeline import BATCH_CHUNKS, FIRST_BATCH_CHUNKS, IngestPipeline
+from kosmos_rag.ingestion.executor import BATCH_CHUNKS, FIRST_BATCH_CHUNKS
+from kosmos_rag.ingestion.pipeline import IngestPipeline
 from kosmos_rag.ingestion.publisher import Completion
 from kosmos_rag.ingestion.report import PublishedDocument
 from kosmos_rag.ingestion.sources.listing import Entry, Source

@@ -8,8 +8,9 @@ import pytest
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.errors import IngestInterrupted
 from kosmos_rag.core.protocols import Vectors
-from kosmos_rag.ingestion import pipeline
+from kosmos_rag.ingestion import run
 from kosmos_rag.ingestion.discovery import LoadedDocument, PendingDocument
+from kosmos_rag.ingestion.executor import SynchronousExecutor
 from kosmos_rag.ingestion.report import ReportBuilder
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.tenants import tenant
@@ -22,7 +23,7 @@ class RecordingExecutor:
     batch_chunks: int = 100
     batches: list[list[str]] = field(default_factory=list)
 
-    process = staticmethod(pipeline.SynchronousExecutor().process)
+    process = staticmethod(SynchronousExecutor().process)
 
     def submit(self, documents: Sequence[PendingDocument], chunks: int, publish: Callable[[], None]) -> None:
         self.batches.append([document.source for document in documents])
@@ -57,7 +58,7 @@ def test_interrupted_call__keeps_what_is_stored_and_reports_it(settings: Setting
 def test_batch__is_published_before_a_large_document(
     settings: Settings, tenant_name: str, monkeypatch: pytest.MonkeyPatch, large_bytes: int, batch_chunks: int
 ) -> None:
-    monkeypatch.setattr(pipeline, "LARGE_BYTES", large_bytes)
+    monkeypatch.setattr(run, "LARGE_BYTES", large_bytes)
     texts = {"a": "Some words.", "b": "Other words.", "large": "Many words on a line.\n\n" * 500, "c": "Last words."}
     documents = [LoadedDocument(document=SourceDocument(source=n, data=t.encode())) for n, t in texts.items()]
     executor = RecordingExecutor(batch_chunks=batch_chunks)
