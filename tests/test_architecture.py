@@ -71,10 +71,6 @@ TESTS_OF_ALL = {
 }
 """Tests of all code in docs/ and of all pages of the console, with those of the wings."""
 LONG = 600
-LONG_BY_CONCEPT = {
-    "kosmos_rag/engine/tenant.py": "the public methods of Tenant: half of its lines are docstrings and signatures",
-}
-"""Modules that are long and stay whole, with the reason."""
 
 
 def _files() -> list[Path]:
@@ -242,14 +238,8 @@ def test_public_names__exist_and_are_sorted() -> None:
 
 
 def test_long_files__are_named_in_a_warning() -> None:
-    lines = {str(file.relative_to(ROOT)): _lines(file) for file in _files()}
-    long = {name: count for name, count in lines.items() if count > LONG}
-    assert LONG_BY_CONCEPT.keys() <= long.keys(), "a module of LONG_BY_CONCEPT is no longer long: remove it there"
-    if unknown := [f"{name} ({count})" for name, count in long.items() if name not in LONG_BY_CONCEPT]:
+    lines = {str(file.relative_to(ROOT)): len(file.read_text().splitlines()) for file in _files()}
+    if long := [f"{name} ({count})" for name, count in lines.items() if count > LONG]:
         with warnings.catch_warnings():
             warnings.simplefilter("default")
-            warnings.warn(f"more than {LONG} lines, is each of them one concept? {', '.join(unknown)}", stacklevel=1)
-
-
-def _lines(file: Path) -> int:
-    return len(file.read_text().splitlines())
+            warnings.warn(f"more than {LONG} lines, is each of them one concept? {', '.join(long)}", stacklevel=1)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import kosmos_rag
+from kosmos_rag import Tenant
 from kosmos_rag.apps.problem_details import PROBLEMS
 from kosmos_rag.core.config.keys import iter_documented_keys
 from kosmos_rag.core.config.settings import Settings
@@ -40,6 +41,8 @@ def test_reference__is_complete(site: Path) -> None:
     settings, library, errors = (_page(site, name) for name in ("settings", "reference/library", "reference/errors"))
     assert [key for key, _ in iter_documented_keys(Settings) if f"<code>{key}</code>" not in settings] == []
     assert [name for name in kosmos_rag.__all__ if name[0] != "_" and f".{name}" not in library] == []
+    methods = [name for name in dir(Tenant) if name[0] != "_"]
+    assert [name for name in methods if f'id="kosmos_rag.engine.tenant.Tenant.{name}"' not in library] == []
     assert [problem.name for problem in PROBLEMS.values() if problem.name not in errors] == []
     assert "--until-idle" in _page(site, "reference/commands")
     assert "/v1/search" in _page(site, "reference/http")
