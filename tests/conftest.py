@@ -4,7 +4,7 @@ A test that asks for `tenant_name` shares the database and the engine of its pro
 apart. A test that does not names its tenants itself, looks at all of them, or changes what is global (migrations,
 roles, the queue, metrics): it has a clone of the migrated template. A test with `emptied_database` changes nothing but
 rows: it has the one database of its process that is emptied before each. With `own_database` a test has a clone,
-whatever else it asks for.
+whatever else it asks for. With `changes_catalogue` each engine checks the catalogue of its clone.
 
 The server: KOSMOS_TEST_DATABASE_URL (an administrator's), else a pgvector container with KOSMOS_TEST_DOCKER=1, else
 the embedded one. With KOSMOS_TEST_PGBOUNCER=1 the roles that serve reach the embedded server by way of PgBouncer in
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -43,7 +43,7 @@ from kosmos_rag.storage import embedded
 from kosmos_rag.storage.migrate import migrate
 from kosmos_rag.storage.provision import APP, WORKER, create_database, provision
 from kosmos_rag.storage.tables import metadata
-from tests.catalogue_checks import check_catalogue_once
+from tests.catalogue_checks import check_catalogue_once, rely_on_first_check
 from tests.certificates import read_certificates_once
 from tests.pgbouncer import find_pgbouncer, running_pgbouncer
 from tests.property_examples import register_profiles
@@ -160,6 +160,13 @@ def _export_minilm() -> None:
 def _certificates() -> Iterator[None]:
     """Have the certificates of authorities read once a process."""
     with read_certificates_once():
+        yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _catalogues() -> Iterator[None]:
+    """Check once a process and role the catalogue of databases that are copies of one template."""
+    with rely_on_first_check():
         yield
 
 
@@ -310,8 +317,12 @@ def _create_template(server: Server, name: str) -> None:
 
 
 @contextmanager
-def clone(server: Server, template: str) -> Iterator[DatabaseSettings]:
-    """Clone a database for the time of a block."""
+def clone(server: Server, template: str, *, changes_catalogue: bool = False) -> Iterator[DatabaseSettings]:
+    """Clone a database for the time of a block.
+
+    Args:
+        changes_catalogue: Whether each engine must check the catalogue; else the first one of the process does.
+    """
     name = f"kosmos_test_{uuid.uuid4().hex[:12]}"
     with psycopg.connect(server.admin, autocommit=True) as connection:
         end_sessions(connection, template)
@@ -326,7 +337,9 @@ def clone(server: Server, template: str) -> Iterator[DatabaseSettings]:
                 sql.Identifier(APP), sql.Identifier(name)
             )
         )
-    yield server.settings(name)
+    settings = server.settings(name)
+    with nullcontext() if changes_catalogue else check_catalogue_once(settings):
+        yield settings
     _drop(server, name)
 
 
@@ -344,21 +357,21 @@ def tenant_name() -> str:
 @pytest.fixture(scope="session")
 def shared_database(server: Server, template: str) -> Iterator[DatabaseSettings]:
     """The migrated database of this process, with the tenants of many tests."""
-    with clone(server, template) as settings, check_catalogue_once(settings):
+    with clone(server, template) as settings:
         yield settings
 
 
 @pytest.fixture(scope="module")
-def module_database(server: Server, template: str) -> Iterator[DatabaseSettings]:
+def module_database(request: pytest.FixtureRequest, server: Server, template: str) -> Iterator[DatabaseSettings]:
     """A database of a module's own."""
-    with clone(server, template) as settings:
+    with clone(server, template, changes_catalogue=_changes_catalogue(request)) as settings:
         yield settings
 
 
 @pytest.fixture(scope="session")
 def scratch_database(server: Server, template: str) -> Iterator[DatabaseSettings]:
     """The database of this process whose rows a test may remove."""
-    with clone(server, template) as settings, check_catalogue_once(settings):
+    with clone(server, template) as settings:
         yield settings
 
 
@@ -376,6 +389,10 @@ def emptied_database(scratch_database: DatabaseSettings) -> DatabaseSettings:
     return scratch_database
 
 
+def _changes_catalogue(request: pytest.FixtureRequest) -> bool:
+    return request.node.get_closest_marker("changes_catalogue") is not None
+
+
 def shares_database(request: pytest.FixtureRequest) -> bool:
     """Return whether a test shares the database of its process."""
     return "tenant_name" in request.fixturenames and request.node.get_closest_marker("own_database") is None
@@ -389,7 +406,8 @@ def database(request: pytest.FixtureRequest) -> Iterator[DatabaseSettings]:
     elif request.node.get_closest_marker("emptied_database") and not request.node.get_closest_marker("own_database"):
         yield request.getfixturevalue("emptied_database")
     else:
-        with clone(request.getfixturevalue("server"), request.getfixturevalue("template")) as settings:
+        server, template = request.getfixturevalue("server"), request.getfixturevalue("template")
+        with clone(server, template, changes_catalogue=_changes_catalogue(request)) as settings:
             yield settings
 
 

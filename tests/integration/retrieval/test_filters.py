@@ -3,21 +3,18 @@
 What a condition means is compared with an evaluator in test_filters_sql.py; here it is that the retrievers heed it.
 """
 
-import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone
 from typing import Any
 
-import psycopg
 import pytest
-from psycopg import sql
 
 from kosmos_rag import Engine, Filter, Settings, SourceDocument
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.storage.provision import APP
+from tests.conftest import clone
 
 PRINCIPALS = (EVERYONE, "department:sales", "department:legal")
 QUESTION = "churn"
@@ -79,14 +76,6 @@ def _publish(engine: Engine, letters: str, **changes: Any) -> None:
 @pytest.fixture(scope="module", params=["scanned", "packed", "in part"])
 def library(request: pytest.FixtureRequest, server: Any, template: str) -> Iterator[Library]:
     """The library without indexes, with all of it in them, and with what came later beside them."""
-    name = f"kosmos_test_{uuid.uuid4().hex[:12]}"
-    with psycopg.connect(server.admin, autocommit=True) as admin:
-        admin.execute(sql.SQL("CREATE DATABASE {} TEMPLATE {}").format(sql.Identifier(name), sql.Identifier(template)))
-        admin.execute(
-            sql.SQL("ALTER ROLE {} IN DATABASE {} SET plan_cache_mode = force_custom_plan").format(
-                sql.Identifier(APP), sql.Identifier(name)
-            )
-        )
     settings = Settings.load(
         overrides={
             "rag.reranking.enabled": False,
@@ -94,8 +83,11 @@ def library(request: pytest.FixtureRequest, server: Any, template: str) -> Itera
             "indexes.unsegmented_chunks": 1,
             "indexes.vector_min_chunks": 1,
         }
-    ).model_copy(update={"database": server.settings(name)})
-    with Engine(settings, embedder=HashingEmbedder()) as engine:
+    )
+    with (
+        clone(server, template) as database,
+        Engine(settings.model_copy(update={"database": database}), embedder=HashingEmbedder()) as engine,
+    ):
         _publish(engine, "bce")
         _publish(engine, "ad", title="Before", acl=(EVERYONE,), metadata={"year": 2025, "draft": True})
         if request.param != "scanned":
@@ -106,8 +98,6 @@ def library(request: pytest.FixtureRequest, server: Any, template: str) -> Itera
             engine.tenant("acme").indexes.build()
         plans = {"scanned": "exact scan", "packed": "segments", "in part": "segments, exact scan of the rest"}
         yield Library(engine=engine, moment=moment, plan=plans[request.param])
-    with psycopg.connect(server.admin, autocommit=True) as admin:
-        admin.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(sql.Identifier(name)))
 
 
 def test_library__is_what_these_tests_need(library: Library) -> None:

@@ -108,7 +108,7 @@ def _copied(server: Any, original: str, stack: ExitStack) -> str:
     names = {"name": sql.Identifier(name), "original": sql.Identifier(original)}
     with psycopg.connect(server.admin, autocommit=True) as connection:
         end_sessions(connection, original)
-        connection.execute(sql.SQL("CREATE DATABASE {name} TEMPLATE {original}").format(**names))
+        connection.execute(sql.SQL("CREATE DATABASE {name} TEMPLATE {original} STRATEGY file_copy").format(**names))
         connection.execute(  # settings by role and database are not cloned
             sql.SQL("ALTER ROLE kosmos_app IN DATABASE {name} SET plan_cache_mode = force_custom_plan").format(**names)
         )

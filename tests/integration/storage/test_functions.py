@@ -12,6 +12,8 @@ from kosmos_rag.storage.migrate import REVISION
 from kosmos_rag.storage.setup import set_up
 from kosmos_rag.storage.sql import statement
 
+pytestmark = pytest.mark.changes_catalogue
+
 
 def _definitions(database: DatabaseSettings) -> dict[str, str]:
     with psycopg.connect(database.admin_url or "") as connection:

@@ -29,6 +29,8 @@ from kosmos_rag.storage.tables import metadata
 from tests.integration.apps.http.serving import eventually
 from tests.revisions import add_revision
 
+pytestmark = pytest.mark.changes_catalogue
+
 
 def _tables(url: str) -> set[str]:
     with psycopg.connect(url) as connection:

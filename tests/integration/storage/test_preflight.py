@@ -16,6 +16,8 @@ from kosmos_rag.storage.preflight import ServerState, inspect
 from kosmos_rag.storage.provision import APP
 from kosmos_rag.storage.setup import set_up
 
+pytestmark = pytest.mark.changes_catalogue
+
 POLICY = "tenant_id = kosmos.current_tenant()"
 READ = (
     f"{POLICY} AND ('everyone' = ANY (acl) AND current_setting('kosmos.everyone', true) = 'on'"

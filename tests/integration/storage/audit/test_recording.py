@@ -265,6 +265,7 @@ OWN = "tenant_id = kosmos.current_tenant()"
 
 
 @pytest.mark.own_database
+@pytest.mark.changes_catalogue
 @pytest.mark.parametrize(
     ("command", "finding"),
     [
