@@ -63,7 +63,8 @@ DESCRIBED_BY_ANNOTATION = {"apps/mcp/tools.py", "text2sql/tools.py"}
 # parameters in its decorator or signature.
 PLAIN_DECORATORS = {"asynccontextmanager", "classmethod", "contextmanager", "staticmethod"}
 
-Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+Documented = ast.Module | Definition
 
 
 def _definitions(node: ast.Module | ast.ClassDef, *, public: bool) -> Iterator[tuple[Documented, bool]]:
@@ -76,14 +77,36 @@ def _definitions(node: ast.Module | ast.ClassDef, *, public: bool) -> Iterator[t
 
 
 @cache
+def _trees() -> list[tuple[str, ast.Module]]:
+    """Name and tree of each module of the package."""
+    files = sorted(PACKAGE.rglob("*.py"))
+    return [(file.relative_to(PACKAGE).as_posix(), ast.parse(file.read_text(encoding="utf-8"))) for file in files]
+
+
+@cache
 def _package() -> list[tuple[str, Documented, bool]]:
     """Place and node of each definition of the package, and whether it is public."""
-    definitions: list[tuple[str, Documented, bool]] = []
-    for file in sorted(PACKAGE.rglob("*.py")):
-        for node, public in _definitions(ast.parse(file.read_text(encoding="utf-8")), public=True):
-            line = 1 if isinstance(node, ast.Module) else node.lineno
-            definitions.append((f"{file.relative_to(PACKAGE).as_posix()}:{line}", node, public))
-    return definitions
+    return [
+        (f"{name}:{1 if isinstance(node, ast.Module) else node.lineno}", node, public)
+        for name, tree in _trees()
+        for node, public in _definitions(tree, public=True)
+    ]
+
+
+def _nested_definitions(
+    tree: ast.Module,
+) -> Iterator[tuple[str, Definition]]:
+    """Yield each definition, wherever it stands, with the name of what it stands in."""
+    statements: list[tuple[str, ast.AST]] = [("", statement) for statement in tree.body]
+    while statements:
+        owner, node = statements.pop()
+        if isinstance(node, Definition):
+            yield owner, node
+            owner = node.name
+        # Definitions stand in statements alone.
+        for name in ("body", "orelse", "handlers", "finalbody", "cases"):
+            children = getattr(node, name, ())
+            statements += [(owner, child) for child in children] if isinstance(children, list) else []
 
 
 def _takes_descriptions(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
@@ -107,8 +130,11 @@ def _entries(docstring: str) -> list[tuple[str, str]]:
     return [(name.strip("*`"), description) for name, description in _ENTRY.findall(section.split("\n\n")[0])]
 
 
-def find_empty_entries(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef, owner: str = "") -> list[str]:
+def find_empty_entries(node: Definition, owner: str = "") -> list[str]:
     """Return the parameters whose description repeats names: their own, their type's, the function's or the owner's."""
+    entries = _entries(ast.get_docstring(node) or "")
+    if not entries:
+        return []
     functions = [node] if not isinstance(node, ast.ClassDef) else node.body
     types = {
         argument.arg: ast.unparse(argument.annotation)
@@ -120,7 +146,7 @@ def find_empty_entries(node: ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionD
     }
     return [
         name
-        for name, description in _entries(ast.get_docstring(node) or "")
+        for name, description in entries
         if not _INFORMATIVE.search(description)
         and _stems(description) - _stems(FILLERS)
         <= _stems(" ".join((name, IMPLIED.get(name, ""), types.get(name, ""), node.name, owner)))
@@ -166,15 +192,12 @@ def test_public_functions__describe_their_parameters() -> None:
 
 def test_parameters__are_not_described_by_their_names() -> None:
     violations = []
-    for file in sorted(PACKAGE.rglob("*.py")):
-        for owner in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
-            for node in ast.iter_child_nodes(owner):
-                if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-                    place = f"{file.relative_to(PACKAGE).as_posix()}:{node.lineno} {node.name}"
-                    empty = find_empty_entries(node, getattr(owner, "name", ""))
-                    violations += [
-                        f"{place} says nothing of {name}: remove the line, or add what it is for" for name in empty
-                    ]
+    for file, tree in _trees():
+        for owner, node in _nested_definitions(tree):
+            violations += [
+                f"{file}:{node.lineno} {node.name} says nothing of {name}: remove the line, or add what it is for"
+                for name in find_empty_entries(node, owner)
+            ]
     assert violations == [], "\n".join(violations)
 
 

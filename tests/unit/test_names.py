@@ -3,6 +3,8 @@
 import ast
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -61,9 +63,18 @@ def _variables(node: ast.AST) -> Iterator[str | None]:
             yield name
 
 
+_BINDING = {
+    *(ast.FunctionDef, ast.AsyncFunctionDef, ast.Name, ast.Attribute, ast.arg, ast.MatchAs, ast.MatchStar),
+    *(ast.ExceptHandler, ast.MatchMapping, ast.alias),
+}
+"""Types of the nodes that bind a name: one in four of all."""
+
+
 def find_refused(tree: ast.AST) -> Iterator[tuple[int, str]]:
     """Yield line and name of each identifier that is refused."""
     for node in ast.walk(tree):
+        if type(node) not in _BINDING:
+            continue
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and _is_refused_function(node):
             yield node.lineno, node.name
         for name in _variables(node):
@@ -71,12 +82,33 @@ def find_refused(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield getattr(node, "lineno", 0), name
 
 
+@dataclass(frozen=True, kw_only=True)
+class Module:
+    """The names of a module that the tests compare."""
+
+    refused: list[tuple[int, str]]
+    functions: list[tuple[int, str]]
+    """At its top."""
+    classes: list[str]
+
+
+@cache
+def _read(file: Path) -> Module:
+    tree = ast.parse(file.read_text())
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    return Module(
+        refused=list(find_refused(tree)),
+        functions=[(node.lineno, node.name) for node in functions],
+        classes=[node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)],
+    )
+
+
 @pytest.mark.parametrize("folder", FOLDERS)
 def test_identifiers__are_no_participles_pronouns_and_prepositions(folder: str) -> None:
     violations = []
     for file in sorted((ROOT / folder).rglob("*.py")):
         path = str(file.relative_to(ROOT))
-        for line, name in find_refused(ast.parse(file.read_text())):
+        for line, name in _read(file).refused:
             if name not in ALLOWED.get(path, {}):
                 violations.append(f"{path}:{line} {name}")
     assert violations == [], "name them for their role: \n" + "\n".join(violations)
@@ -84,25 +116,23 @@ def test_identifiers__are_no_participles_pronouns_and_prepositions(folder: str) 
 
 def test_tests__are_named_for_a_unit_and_a_case() -> None:
     violations = [
-        f"{file.relative_to(ROOT)}:{node.lineno} {node.name}"
+        f"{file.relative_to(ROOT)}:{line} {name}"
         for file in sorted((ROOT / "tests").rglob("test_*.py"))
-        for node in ast.parse(file.read_text()).body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        if node.name.startswith("test_") and "__" not in node.name
+        for line, name in _read(file).functions
+        if name.startswith("test_") and "__" not in name
     ]
     assert violations == [], "name them test_<unit>__<case>: \n" + "\n".join(violations)
 
 
 def test_allowed_names__are_still_in_use() -> None:
     for path, names in ALLOWED.items():
-        refused = {name for _, name in find_refused(ast.parse((ROOT / path).read_text()))}
+        refused = {name for _, name in _read(ROOT / path).refused}
         assert names.keys() <= refused, f"{path} has no name {sorted(names.keys() - refused)}: remove it from ALLOWED"
 
 
 def test_public_classes__have_names_of_their_own() -> None:
     files = sorted((ROOT / "kosmos_rag").rglob("*.py"))
-    nodes = [node for file in files for node in ast.walk(ast.parse(file.read_text()))]
-    counts = Counter(node.name for node in nodes if isinstance(node, ast.ClassDef) and node.name[0] != "_")
+    counts = Counter(name for file in files for name in _read(file).classes if name[0] != "_")
     repeated = {name for name, count in counts.items() if count > 1}
     assert repeated == set().union(*SHARED_CLASS_NAMES.values())
 
