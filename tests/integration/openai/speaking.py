@@ -2,13 +2,17 @@
 
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Self
-
-import openai
+from typing import TYPE_CHECKING, Self
 
 from kosmos_rag import Tenant
 from kosmos_rag.core.types import JobState
 from tests.integration.apps.http.serving import Running
+from tests.lazy_imports import import_on_use
+
+if TYPE_CHECKING:
+    import openai
+else:
+    openai = import_on_use("openai")
 
 UNFINISHED = [JobState.SCHEDULED, JobState.QUEUED, JobState.RUNNING]
 
@@ -32,13 +36,13 @@ class Speaking:
     def tenant(self) -> Tenant:
         return self.running.service.engine.sync_engine.tenant(self.tenant_name)
 
-    def client(self, *scopes: str, name: str = "app", principals: tuple[str, ...] = ()) -> openai.OpenAI:
+    def client(self, *scopes: str, name: str = "app", principals: tuple[str, ...] = ()) -> "openai.OpenAI":
         """Return the SDK with a key of these scopes; `ingest` and `read` by default."""
         granted = scopes or ("ingest", "read")
         key = self.running.key(name, *granted, tenant_name=self.tenant_name, principals=principals)
         return self.with_key(key)
 
-    def with_key(self, key: str) -> openai.OpenAI:
+    def with_key(self, key: str) -> "openai.OpenAI":
         return self._clients.enter_context(
             openai.OpenAI(api_key=key, base_url=f"{self.running.url}/openai/v1", max_retries=0, timeout=30)
         )

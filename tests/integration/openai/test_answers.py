@@ -1,13 +1,18 @@
 """Responses and chat completions through the official SDK, whole and as streams."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
 
 from kosmos_rag import SourceDocument
 from tests.integration.openai.speaking import Speaking
+from tests.lazy_imports import import_on_use
 from tests.unit.models.llm.chat_server import ChatServer, breaks_off, writes
+
+if TYPE_CHECKING:
+    import openai
+else:
+    openai = import_on_use("openai")
 
 QUESTION = "How many days of paid annual leave do employees get?"
 LEAVE = b"# Leave\n\nAll employees get 20 days of paid annual leave per year.\n"

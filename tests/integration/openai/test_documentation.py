@@ -2,14 +2,19 @@
 
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import openai
 import pytest
 
 from kosmos_rag import SourceDocument
 from tests.integration.openai.speaking import Speaking
+from tests.lazy_imports import import_on_use
 from tests.unit.models.llm.chat_server import ChatServer, writes
+
+if TYPE_CHECKING:
+    import openai
+else:
+    openai = import_on_use("openai")
 
 PAGE = (Path(__file__).parents[3] / "docs" / "openai.md").read_text()
 LEAVE = b"# Leave\n\nEmployees get 20 days of paid annual leave per year.\n"

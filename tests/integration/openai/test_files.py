@@ -2,22 +2,27 @@
 
 import io
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
-import openai
 import pytest
 
 from kosmos_rag import SourceDocument
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.storage.queue.uploads import CHUNK_BYTES
 from tests.integration.openai.speaking import Speaking
+from tests.lazy_imports import import_on_use
+
+if TYPE_CHECKING:
+    import openai
+else:
+    openai = import_on_use("openai")
 
 LEAVE = b"# Leave\n\nAll employees get 20 days of paid annual leave per year.\n"
 TRAVEL = b"# Travel\n\nTrains are booked by the office.\n"
 
 
-def upload(client: openai.OpenAI, name: str = "leave.md", data: bytes = LEAVE, **options: Any) -> str:
+def upload(client: "openai.OpenAI", name: str = "leave.md", data: bytes = LEAVE, **options: Any) -> str:
     return client.files.create(file=(name, data), purpose="assistants", **options).id
 
 

@@ -1,17 +1,22 @@
 """Search, embeddings and models through the official SDK and LiteLLM's client."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import numpy as np
-import openai
 import pytest
 
 from kosmos_rag import SourceDocument
 from kosmos_rag.apps.http.toolkit.rate_limit import RateLimiter
 from kosmos_rag.openai.search import score_hits
 from tests.integration.openai.speaking import Speaking
+from tests.lazy_imports import import_on_use
 from tests.rate_clock import stop_rate_clock
+
+if TYPE_CHECKING:
+    import openai
+else:
+    openai = import_on_use("openai")
 
 QUESTION = "paid annual leave"
 DOCUMENTS = [

@@ -1,11 +1,10 @@
 """The public conformance checks of scim2-tester against the interface, as a client over HTTP runs them."""
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import httpx2
 import pytest
-from scim2_client.engines.httpx2 import SyncSCIMClient
-from scim2_tester import Status, check_server
 
 from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config.service import RateSettings
@@ -13,11 +12,16 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.apps.http.serving import Signer, serving, with_tokens
 from tests.integration.variants import changed
 
+if TYPE_CHECKING:  # one test uses these, and every process of a run would import them for seconds
+    from scim2_client.engines.httpx2 import SyncSCIMClient
+
 pytestmark = pytest.mark.emptied_database
 
 
 @pytest.fixture
-def client(settings: Settings, signer: Signer) -> Iterator[SyncSCIMClient]:
+def client(settings: Settings, signer: Signer) -> Iterator["SyncSCIMClient"]:
+    from scim2_client.engines.httpx2 import SyncSCIMClient
+
     configured = with_tokens(
         changed(settings, {"scim.enabled": True}), signer, rates=RateSettings(subject_per_minute=0)
     )
@@ -40,7 +44,9 @@ EXCEPTIONS = {
 """Check, type of resource, and a part of the reason."""
 
 
-def test_interface__passes_the_public_checks(client: SyncSCIMClient) -> None:
+def test_interface__passes_the_public_checks(client: "SyncSCIMClient") -> None:
+    from scim2_tester import Status, check_server
+
     results = check_server(client)
     failed = [result for result in results if result.status in (Status.ERROR, Status.CRITICAL)]
     unexpected = [
