@@ -69,6 +69,24 @@ def _gone_process(pid: int) -> None:
         time.sleep(0.05)
 
 
+@pytest.fixture(scope="module")
+def initialised(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data of a server that has run and has stopped."""
+    folder = tmp_path_factory.mktemp("initialised") / "data"
+    user = _user(folder)
+    assert _ready(user)
+    _leave(user)
+    assert _is_stopped(folder)
+    return folder
+
+
+@pytest.fixture
+def data(initialised: Path, tmp_path: Path) -> Path:
+    """A copy of it: to initialise another one takes seconds."""
+    subprocess.run(["cp", "-a", initialised, tmp_path / "data"], check=True)
+    return tmp_path / "data"
+
+
 def test_processes__share_one_server_until_the_last_leaves(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     users = [_user(folder) for _ in range(3)]
@@ -130,40 +148,38 @@ def test_check_folder__takes_data_of_the_servers_user(closed_folder: Path) -> No
         embedded.check_folder(data)
 
 
-def test_killed_process__leaves_the_server_to_the_others(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    killed = _user(folder)
+def test_killed_process__leaves_the_server_to_the_others(data: Path) -> None:
+    killed = _user(data)
     assert _ready(killed)
     killed.kill()
     killed.communicate()
-    other = _user(folder)
+    other = _user(data)
     assert _ready(other)
     _leave(other)
-    assert _is_stopped(folder), "the dead process is still counted as a user"
+    assert _is_stopped(data), "the dead process is still counted as a user"
 
 
-def test_killed_server__is_started_again(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    first = _user(folder)
+def test_killed_server__is_started_again(data: Path) -> None:
+    first = _user(data)
     assert _ready(first)
-    server = _postmaster(folder)
+    server = _postmaster(data)
     assert server
     os.kill(server, signal.SIGKILL)
     _gone_process(server)
     time.sleep(0.5)
-    second = _user(folder)
+    second = _user(data)
     assert _ready(second)
-    assert _postmaster(folder) != server
+    assert _postmaster(data) != server
     for user in (first, second):
         _leave(user)
 
 
-def test_a_killed_server__is_started_again_by_the_engine_that_uses_it(tmp_path: Path) -> None:
-    settings = Settings.load(overrides={"database.data_dir": str(tmp_path / "data"), "rag.reranking.enabled": False})
+def test_a_killed_server__is_started_again_by_the_engine_that_uses_it(data: Path) -> None:
+    settings = Settings.load(overrides={"database.data_dir": str(data), "rag.reranking.enabled": False})
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         tenant = engine.tenant("acme")
         tenant.ingest(SourceDocument(source="a", data=b"Churn is the share of customers who leave."))
-        server = _postmaster(tmp_path / "data")
+        server = _postmaster(data)
         assert server
         os.kill(server, signal.SIGKILL)
         deadline = time.monotonic() + 60
@@ -174,15 +190,15 @@ def test_a_killed_server__is_started_again_by_the_engine_that_uses_it(tmp_path: 
             except DatabaseError:
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
-        assert _postmaster(tmp_path / "data") != server
+        assert _postmaster(data) != server
 
 
 def test_start__waits_for_a_recovery_that_takes_longer_than_the_package_waits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    first = _user(tmp_path / "data")
+    first = _user(data)
     assert _ready(first)
-    server = _postmaster(tmp_path / "data")
+    server = _postmaster(data)
     assert server
     os.kill(server, signal.SIGKILL)
     _gone_process(server)
@@ -197,17 +213,17 @@ def test_start__waits_for_a_recovery_that_takes_longer_than_the_package_waits(
         return result
 
     monkeypatch.setattr(package, "pgexec", run_impatiently)
-    with psycopg.connect(embedded.start(tmp_path / "data").conninfo("postgres", "postgres")) as connection:
+    with psycopg.connect(embedded.start(data).conninfo("postgres", "postgres")) as connection:
         assert connection.execute("SELECT 1").fetchone() == (1,)
     assert calls
     _leave(first)
 
 
 def test_start__waits_for_a_server_that_is_not_ready_after_the_package_waited(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next start joins the server, and the package asserts that it is ready."""
-    first = _user(tmp_path / "data")
+    first = _user(data)
     assert _ready(first)
     package = embedded._package().postgres_server
     read, statuses = package.PostmasterInfo.read_from_pgdata, ["starting", "starting"]
@@ -221,7 +237,7 @@ def test_start__waits_for_a_server_that_is_not_ready_after_the_package_waited(
     def wait_in_vain(*_arguments: Any, **_settings: Any) -> Any:
         raise subprocess.TimeoutExpired("pg_ctl", 10)
 
-    server = embedded._package().get_server(tmp_path / "data", cleanup_mode="stop", start=False)
+    server = embedded._package().get_server(data, cleanup_mode="stop", start=False)
     monkeypatch.setattr(package.PostmasterInfo, "read_from_pgdata", read_late)
     monkeypatch.setattr(package, "pgexec", wait_in_vain)
     embedded._wait_for_recovery(server, time.monotonic() + 30)
@@ -229,16 +245,15 @@ def test_start__waits_for_a_server_that_is_not_ready_after_the_package_waited(
     _leave(first)
 
 
-def test_pidfile__of_another_program_is_no_server(tmp_path: Path) -> None:
-    folder = tmp_path / "data"
-    user = _user(folder)
+def test_pidfile__of_another_program_is_no_server(data: Path) -> None:
+    user = _user(data)
     assert _ready(user)
-    pidfile = (folder / "postmaster.pid").read_text()
+    pidfile = (data / "postmaster.pid").read_text()
     _leave(user)
-    assert _is_stopped(folder)
+    assert _is_stopped(data)
     # As after a reboot: the file is left, and its number now belongs to somebody else.
-    (folder / "postmaster.pid").write_text(pidfile.replace(pidfile.splitlines()[0], str(os.getpid()), 1))
-    again = _user(folder)
+    (data / "postmaster.pid").write_text(pidfile.replace(pidfile.splitlines()[0], str(os.getpid()), 1))
+    again = _user(data)
     assert _ready(again)
     _leave(again)
 
