@@ -159,16 +159,17 @@ print(json.dumps({"said": said}))
 
 
 PARSED = "name | city\nname: Ada; city: London"
-# As on a system without Landlock and namespaces: files are in reach.
-REFUSING = """
+REQUIRED = "ingestion.parsing.require_isolation=true"
+CALLS = """
 import ctypes, json, sys
-from pathlib import Path
+from typer.testing import CliRunner
+from kosmos_rag.apps.cli.app import app
 from kosmos_rag.core.config import ParsingSettings
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import SourceDocument
 from kosmos_rag.parsing.sandbox import seccomp
 from kosmos_rag.parsing.sandbox.client import parse_confined
-refused, _ = json.loads(sys.argv[2])
+refused, commands = json.loads(sys.argv[2])
 ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)
 seccomp.install(seccomp.refusing_filter(refused))
 
@@ -179,64 +180,73 @@ def outcome(required):
     except ParseError as error:
         return [error.code, error.retryable, str(error)]
 
-print(json.dumps({"required": outcome(True), "not required": outcome(False)}))
+def run(arguments):
+    for key in ("url", "worker_url"):
+        arguments = [*arguments, "--set", f"database.{key}=postgresql://kosmos@127.0.0.1:1/x"]
+    result = CliRunner().invoke(app, arguments)
+    return {"code": result.exit_code, "output": result.output}
+
+print(json.dumps({
+    "required": outcome(True), "not required": outcome(False),
+    **{" ".join(arguments): run(arguments) for arguments in commands},
+}))
 """
 
 
+@pytest.fixture(scope="module")
+def without_namespaces(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What calls return where namespaces are refused, as containers do."""
+    return owner(tmp_path_factory.mktemp("owner"), NO_NAMESPACES, [["doctor"]], script=CALLS)
+
+
+@pytest.fixture(scope="module")
+def with_files_in_reach(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What calls return where Landlock is missing too: files are in reach."""
+    commands = [["doctor"], ["worker", "--set", REQUIRED], ["worker"]]
+    return owner(tmp_path_factory.mktemp("owner"), NO_NAMESPACES | NO_LANDLOCK, commands, script=CALLS)
+
+
 @needs_landlock
-def test_parse_confined__where_isolation_is_required(tmp_path: Path) -> None:
-    assert owner(tmp_path, NO_NAMESPACES, script=REFUSING) == {"required": PARSED, "not required": PARSED}
+def test_parse_confined__where_isolation_is_required(without_namespaces: dict[str, Any]) -> None:
+    assert without_namespaces["required"] == PARSED
+    assert without_namespaces["not required"] == PARSED
 
 
-def test_parse_confined__refuses_where_isolation_is_required_and_not_complete(tmp_path: Path) -> None:
+def test_parse_confined__refuses_where_isolation_is_required_and_not_complete(
+    with_files_in_reach: dict[str, Any],
+) -> None:
     """Where a layer is missing and isolation is required, nothing is parsed."""
-    report = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, script=REFUSING)
-    assert report["not required"] == PARSED
-    code, retryable, message = report["required"]
+    assert with_files_in_reach["not required"] == PARSED
+    code, retryable, message = with_files_in_reach["required"]
     assert (code, retryable) == ("not_isolated", True)
     assert "can reach: files; without namespaces, landlock" in message
     assert "ingestion.parsing.require_isolation" in message
 
 
-COMMAND = """
-import ctypes, json, sys
-from typer.testing import CliRunner
-from kosmos_rag.apps.cli.app import app
-from kosmos_rag.parsing.sandbox import seccomp
-refused, arguments = json.loads(sys.argv[2])
-ctypes.CDLL(None).prctl(38, 1, 0, 0, 0)
-seccomp.install(seccomp.refusing_filter(refused))
-for key in ("url", "worker_url"):
-    arguments += ["--set", f"database.{key}=postgresql://kosmos@127.0.0.1:1/x"]
-said = CliRunner().invoke(app, arguments)
-print(json.dumps({"code": said.exit_code, "output": said.output}))
-"""
-REQUIRED = "ingestion.parsing.require_isolation=true"
-
-
 @needs_landlock
-def test_doctor__names_the_layers(tmp_path: Path) -> None:
-    report = owner(tmp_path, NO_NAMESPACES, ["doctor"], script=COMMAND)
+def test_doctor__names_the_layers(without_namespaces: dict[str, Any]) -> None:
     line = "parser: a parser's process reaches no network, processes or files of others; without namespaces\n"
-    assert f"ok       {line}" in report["output"]
+    assert f"ok       {line}" in without_namespaces["doctor"]["output"]
 
 
-def test_doctor__says_what_is_in_reach(tmp_path: Path) -> None:
+def test_doctor__says_what_is_in_reach(with_files_in_reach: dict[str, Any]) -> None:
     """`doctor` lists everything that a parser's process can reach."""
-    report = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, ["doctor"], script=COMMAND)
+    report = with_files_in_reach["doctor"]
     assert report["code"] == 1
     assert "PROBLEM  parser: a parser's process can reach: files; without namespaces, landlock" in report["output"]
 
 
-def test_worker__does_not_start_where_isolation_is_required_and_not_complete(tmp_path: Path) -> None:
-    report = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, ["worker", "--set", REQUIRED], script=COMMAND)
+def test_worker__does_not_start_where_isolation_is_required_and_not_complete(
+    with_files_in_reach: dict[str, Any],
+) -> None:
+    report = with_files_in_reach[f"worker --set {REQUIRED}"]
     assert report["code"] == 1
     assert report["output"].startswith("error: a parser's process can reach: files; without namespaces, landlock; ")
     assert REQUIRED.partition("=")[0] in report["output"]
 
 
-def test_worker__logs_what_is_in_reach(tmp_path: Path) -> None:
-    report = owner(tmp_path, NO_NAMESPACES | NO_LANDLOCK, ["worker"], script=COMMAND)
+def test_worker__logs_what_is_in_reach(with_files_in_reach: dict[str, Any]) -> None:
+    report = with_files_in_reach["worker"]
     assert "WARNING" in report["output"]
     assert "a parser's process can reach: files; without namespaces, landlock" in report["output"]
     assert "cannot connect to PostgreSQL" in report["output"], "it went on, to a server that there is not"
