@@ -14,8 +14,8 @@ from kosmos_rag.parsing import parse
 CODES = {"empty", "binary", "corrupt", "encrypted", "no_text", "unsupported", "too_large"}
 NAMES = ["a.txt", "a.md", "a.html"]
 MEGABYTE = 10**6
-LONG = 500_000
-"""Characters that take minutes where the time grows with their square."""
+LONG = 50_000
+"""Characters that take a regular expression twenty seconds and more where its time grows with their square."""
 TAGS = "h1 /h1 h2 li ul /ul table tr td /table pre /pre br p p/hidden /p svg math"
 HTML_PIECES = [*(f"<{tag}>" for tag in TAGS.split()), "word", "&#13;", " ", "\n", "\xa0"]
 
@@ -111,7 +111,7 @@ def test_parse__fifty_megabytes_of_legacy_text_in_one_line() -> None:
 
 
 @pytest.mark.parametrize("source", NAMES)
-def test_parse__one_character_half_a_million_times(source: str) -> None:
+def test_parse__one_character_many_times(source: str) -> None:
     for character in "#<`~>-=*_[&| \n\t":
         assert seconds_for(f"x\n{character * LONG}y".encode(), source) < 3
 
@@ -120,7 +120,7 @@ def test_parse__one_character_half_a_million_times(source: str) -> None:
     "text",
     [
         "<!--" * LONG,
-        "<!---->" * 200_000,
+        "<!---->" * 50_000,
         "<?" * LONG,
         "# " + "a " * LONG + "#",
         "# a" + " " * LONG + "#" * LONG + "b",
@@ -128,8 +128,8 @@ def test_parse__one_character_half_a_million_times(source: str) -> None:
         "```" + " " * LONG + "`",
         "---\ntitle: " + "a  " * LONG,
         " \n" * LONG,
-        "<!doctype html>" + "<a" * 500_000,
-        "<!doctype html>" + "</b " * 250_000,
+        "<!doctype html>" + "<a" * 50_000,
+        "<!doctype html>" + "</b " * 50_000,
     ],
     ids=lambda text: repr(text[:16]),
 )
@@ -138,7 +138,7 @@ def test_parse__hostile_repetition_takes_linear_time(text: str, source: str) -> 
     assert seconds_for(text.encode(), source) < 5
 
 
-DEEP = 20_000
+DEEP = 10_000
 HOSTILE_KINDS: dict[str, tuple[str, str | bytes]] = {
     "front matter nested deep": ("a.md", "---\na: " + "[" * 16_000 + "\n---\nx"),
     "front matter nested mappings": ("a.md", "---\n" + "".join(f"{' ' * n}a:\n" for n in range(170)) + "---\nx"),
@@ -154,7 +154,7 @@ HOSTILE_KINDS: dict[str, tuple[str, str | bytes]] = {
     "front matter of binary": ("a.md", "---\ndate: !!binary aGk=\ntags: !!set {a, b}\n---\nx"),
     "front matter of documents": ("a.md", "---\na: 1\n--- b\n--- c\n---\nx"),
     "front matter of tabs": ("a.md", "---\n\ta: 1\n\t\tb: 2\n---\nx"),
-    "front matter never closed": ("a.md", "---\n" * 100_000 + "x"),
+    "front matter never closed": ("a.md", "---\n" * 50_000 + "x"),
     "toml nested deep": ("a.md", "+++\na = " + "[" * 16_000 + "\n+++\nx"),
     "toml dotted key": ("a.md", "+++\n" + "a." * 8_000 + "a = 1\n+++\nx"),
     "toml of a huge number": ("a.md", "+++\ndate = " + "9" * 16_000 + "\n+++\nx"),
@@ -163,21 +163,21 @@ HOSTILE_KINDS: dict[str, tuple[str, str | bytes]] = {
     "rst of many levels": ("a.rst", "".join(f"t\n{c}\n\n" for c in "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~") * 50),
     "rst of one title": ("a.rst", "a\n=\n" * 10_000),
     "rst of borders": ("a.rst", "".join(f"{'=' * (n % 90 + 1)} ==\nx\n" for n in range(30_000))),
-    "rst of one border": ("a.rst", "== ==\n" * 100_000),
-    "rst of grids": ("a.rst", "+--+--+\n" * 100_000),
-    "rst of columns": ("a.rst", "+" + "-+" * 300_000 + "\n" + "|" * 300_000 + "\n+" + "=+" * 300_000),
+    "rst of one border": ("a.rst", "== ==\n" * 50_000),
+    "rst of grids": ("a.rst", "+--+--+\n" * 50_000),
+    "rst of columns": ("a.rst", "+" + "-+" * 50_000 + "\n" + "|" * 50_000 + "\n+" + "=+" * 50_000),
     "adoc of tables": ("a.adoc", "|===\n|a\n\n" * 50_000),
-    "org of rules": ("a.org", "|-+" + "-+" * 400_000),
+    "org of rules": ("a.org", "|-+" + "-+" * 50_000),
     "rst of spaces": ("a.rst", "=" + " " * LONG + "x\n"),
     "adoc of delimiters": ("a.adoc", "----\n....\n" * 50_000),
-    "adoc of a long title": ("a.adoc", "= " + "a =" * 300_000),
+    "adoc of a long title": ("a.adoc", "= " + "a =" * 50_000),
     "adoc of spaces": ("a.adoc", "= a" + " " * LONG + "=" * 1_000 + "b"),
     "adoc of a long delimiter": ("a.adoc", "-" * LONG + " " * LONG + "x"),
     "org of stars": ("a.org", "*" * LONG + " a\n"),
-    "org of tags": ("a.org", "* a" + " :a" * 300_000 + "\n"),
+    "org of tags": ("a.org", "* a" + " :a" * 50_000 + "\n"),
     "org of keywords": ("a.org", "#+TITLE:" + " " * LONG + "\nx"),
     "org of spaces": ("a.org", "* a" + " " * LONG + "x\n"),
-    "org of priorities": ("a.org", "* [#A] " * 100_000),
+    "org of priorities": ("a.org", "* [#A] " * 50_000),
     "tex of braces": ("a.tex", "\\section{" * 10_000),
     "tex of brackets": ("a.tex", "\\section[" * 10_000),
     "tex of nested braces": ("a.tex", "\\section{" + "{" * LONG + "}" * LONG + "}"),
@@ -192,14 +192,14 @@ HOSTILE_KINDS: dict[str, tuple[str, str | bytes]] = {
         "".join(f"{n}\n{n % 3:02}:00:00,000 --> 00:00:01,000\nw{n}\n\n" for n in range(30_000)),
     ),
     "srt without words": ("a.srt", "1\n00:00:00,000 --> 00:00:01,000\n\n" * 30_000),
-    "srt of tags": ("a.srt", "1\n00:00:00,000 --> 00:00:01,000\n" + "<i" * 500_000),
-    "srt of arrows": ("a.srt", "-->" * 300_000),
-    "srt of colons": ("a.srt", "1:" * 500_000),
-    "srt of blank lines": ("a.srt", "00:00:00,000 --> 00:00:01,000\n" + " \n" * 500_000 + "x"),
-    "vtt of voices": ("a.vtt", "WEBVTT\n\n00:00.000 --> 00:01.000\n" + "<v " * 300_000),
-    "vtt of times": ("a.vtt", "WEBVTT\n\n00:00.000 --> 00:01.000\n" + "<00:" * 300_000),
+    "srt of tags": ("a.srt", "1\n00:00:00,000 --> 00:00:01,000\n" + "<i" * 50_000),
+    "srt of arrows": ("a.srt", "-->" * 50_000),
+    "srt of colons": ("a.srt", "1:" * 50_000),
+    "srt of blank lines": ("a.srt", "00:00:00,000 --> 00:00:01,000\n" + " \n" * 50_000 + "x"),
+    "vtt of voices": ("a.vtt", "WEBVTT\n\n00:00.000 --> 00:01.000\n" + "<v " * 50_000),
+    "vtt of times": ("a.vtt", "WEBVTT\n\n00:00.000 --> 00:01.000\n" + "<00:" * 50_000),
     "vtt of entities": ("a.vtt", "WEBVTT\n\n00:00.000 --> 00:01.000\n" + "&#0;&#xd800;&amp" * 50_000),
-    "vtt of notes": ("a.vtt", "WEBVTT\n\n" + "NOTE\n\n" * 100_000),
+    "vtt of notes": ("a.vtt", "WEBVTT\n\n" + "NOTE\n\n" * 50_000),
     "notebook nested deep": ("a.ipynb", '{"cells":' + "[" * LONG),
     "notebook of wrong types": (
         "a.ipynb",
@@ -213,8 +213,8 @@ HOSTILE_KINDS: dict[str, tuple[str, str | bytes]] = {
     "notebook of wrong metadata": ("a.ipynb", '{"metadata":{"language_info":[]},"cells":[{"source":"x"}]}'),
     "notebook of many cells": ("a.ipynb", '{"cells":[' + '{"cell_type":"markdown","source":"# a"},' * DEEP + "{}]}"),
     "notebook of fences": ("a.ipynb", '{"cells":[{"cell_type":"code","source":"```\\n~~~~\\n"}]}'),
-    "notebook of data": ("a.ipynb", '{"cells":[{"source":"' + "data:a/b;base64," * 60_000 + '"}]}'),
-    "notebook of no data": ("a.ipynb", '{"cells":[{"source":"' + "data:" + "a/" * 300_000 + '"}]}'),
+    "notebook of data": ("a.ipynb", '{"cells":[{"source":"' + "data:a/b;base64," * 30_000 + '"}]}'),
+    "notebook of no data": ("a.ipynb", '{"cells":[{"source":"' + "data:" + "a/" * 50_000 + '"}]}'),
     "notebook of surrogates": ("a.ipynb", '{"cells":[{"source":"\\ud800\\u0000x"}]}'),
     "svg of entities": ("a", "<!DOCTYPE svg [<!ENTITY a 'b'>]><svg><text>&a;</text></svg>"),
     "svg that expands": (
@@ -226,7 +226,7 @@ HOSTILE_KINDS: dict[str, tuple[str, str | bytes]] = {
         "<!DOCTYPE svg [<!ENTITY a SYSTEM 'file:///etc/passwd'>]><svg><text>&a;</text></svg>",
     ),
     "svg with a remote DTD": ("a", "<!DOCTYPE svg SYSTEM 'http://127.0.0.1:1/a.dtd'><svg><text>a</text></svg>"),
-    "svg nested deep": ("a", "<svg>" + "<g>" * 200_000 + "<text>a"),
+    "svg nested deep": ("a", "<svg>" + "<g>" * 50_000 + "<text>a"),
     "svg nested deep and closed": ("a", "<svg>" + "<g>" * DEEP + "<text>a</text>" + "</g>" * DEEP + "</svg>"),
     "svg of texts in texts": ("a", "<svg>" + "<text>a" * DEEP + "</text>" * DEEP + "</svg>"),
     "svg of attributes": ("a", "<svg " + " ".join(f"a{n}=''" for n in range(50_000)) + "/>"),
@@ -238,18 +238,18 @@ HOSTILE_KINDS: dict[str, tuple[str, str | bytes]] = {
     "page of articles": ("a.html", "<body><article>" + "<article><p>word</p></article>" * DEEP),
     "page of titles": ("a.html", "<body><div class=header><h1>a</h1></div>" * DEEP + "<p>word</p>"),
     "page of names": ("a.html", "<body>" + "<div class='menu comment share'>x</div>" * DEEP),
-    "page of one long name": ("a.html", "<body><div class='" + "menu" * 200_000 + "'>x</div>"),
+    "page of one long name": ("a.html", "<body><div class='" + "menu" * 50_000 + "'>x</div>"),
     "page of deep prose": ("a.html", "<body>" + "<div>A text of more than thirty characters." * 5_000),
     "page of lists": ("a.html", "<body>" + "<ol start=-999999 type=i><li>" * 5_000),
     "page of huge numbers": ("a.html", "<body><ol start=" + "9" * LONG + "><li value=1e9>x"),
     "page of superscripts": ("a.html", "<body>" + "<sup>" * 5_000 + "2"),
     "page of fractions": ("a.html", "<body><math>" + "<mfrac><mi>a</mi>" * 5_000),
-    "page of equations": ("a.html", "<body>" + "<math><msup><mi>a</mi><mn>2</mn></msup></math>" * 20_000),
+    "page of equations": ("a.html", "<body>" + "<math><msup><mi>a</mi><mn>2</mn></msup></math>" * 10_000),
     "page of pictures": ("a.html", "<body>" + f"<img alt='{'a ' * 5_000}'>" * 100),
     "storage of bodies": ("a.xml", "<p>" + "<ac:plain-text-body><![CDATA[" * 30_000),
     "storage of pages": ("a.xml", "<p><ri:page " + 'ri:content-title="a" ' * 5_000),
     "storage of parameters": ("a.xml", "<p>" + '<ac:parameter ac:name="title">' * 30_000),
-    "storage of sections": ("a.xml", "<p><ac:x/>" + "<![CDATA[" * 100_000),
+    "storage of sections": ("a.xml", "<p><ac:x/>" + "<![CDATA[" * 50_000),
     "parquet of nothing": ("a", b"PAR1PAR1"),
     "parquet of no footer": ("a", b"PAR1" + bytes(100) + b"PAR1"),
     "parquet of a huge footer": ("a", b"PAR1" + bytes(100) + b"\xff\xff\xff\x7fPAR1"),
