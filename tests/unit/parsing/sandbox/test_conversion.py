@@ -66,11 +66,15 @@ def legacy_files(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], by
 
 
 @needs_libreoffice
-def test_convert_legacy__doc(legacy_files: Callable[[str], bytes]) -> None:
+def test_convert_legacy__doc(
+    legacy_files: Callable[[str], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     parsed = parse_legacy(legacy_files("a.doc"))
     assert [heading.title for heading in parsed.headings] == ["Leave"]
     assert "Employees have twenty days. Grüße aus 東京." in parsed.text
     assert "Country: Kenya; Days: 21" in parsed.text
+    assert list(tmp_path.iterdir()) == [], "nothing is left behind"
 
 
 @needs_libreoffice
@@ -81,18 +85,9 @@ def test_convert_legacy__ppt(legacy_files: Callable[[str], bytes]) -> None:
 
 
 @needs_libreoffice
-@pytest.mark.parametrize("source", ["a", "a.pdf", "line\nbreak.doc", "-headless.doc", "../../a.doc", "a;b$(c).doc"])
+@pytest.mark.parametrize("source", ["a", "-headless;b$(c)\n../../a.pdf"])
 def test_convert_legacy__the_name_of_the_file_means_nothing(legacy_files: Callable[[str], bytes], source: str) -> None:
     assert "twenty days" in parse_legacy(legacy_files("a.doc"), source=source).text
-
-
-@needs_libreoffice
-def test_convert_legacy__leaves_nothing_behind(
-    legacy_files: Callable[[str], bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    assert "twenty days" in parse_legacy(legacy_files("a.doc")).text
-    assert list(tmp_path.iterdir()) == []
 
 
 @needs_libreoffice
