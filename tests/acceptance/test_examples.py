@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from kosmos_rag.core.config import DatabaseSettings
+
 ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.model
@@ -48,17 +50,24 @@ def test_corporate_demo__answers_by_department_and_refuses_what_is_out_of_scope(
     assert "piece: 'Full-time employees receive 26 days" in parts[3]
 
 
-def test_readme__code_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def prepared_database(database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A database on the server of the run: that of the demo prepares the embedded one."""
+    for key in ("url", "worker_url", "admin_url"):
+        monkeypatch.setenv(f"KOSMOS_DATABASE__{key.upper()}", getattr(database, key))
+
+
+@pytest.mark.usefixtures("prepared_database")
+def test_readme__code_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(ROOT)
-    monkeypatch.setenv("KOSMOS_DATABASE__DATA_DIR", str(tmp_path / "database"))
     (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
     exec(compile(code, "README.md", "exec"), {})
     assert re.search(r"^\[1\] knowledge_base/\w+\.md .* L\d+", capsys.readouterr().out, re.MULTILINE)
 
 
-def test_notebook__runs_cell_by_cell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("prepared_database")
+def test_notebook__runs_cell_by_cell(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT / "examples")
-    monkeypatch.setenv("KOSMOS_DATABASE__DATA_DIR", str(tmp_path / "database"))
     notebook = json.loads(Path("quickstart.ipynb").read_text())
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     assert all(not cell.get("outputs") for cell in notebook["cells"]), "outputs are of somebody's machine"

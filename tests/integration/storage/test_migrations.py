@@ -332,9 +332,14 @@ def test_migrate__over_a_database_from_before_the_baseline_says_what_to_do(
 
 
 def test_provision__works_in_two_processes_at_once(empty_database: DatabaseSettings) -> None:
-    command = [sys.executable, "-m", "kosmos_rag.apps.cli", "migrate", "--set", f"database.url={empty_database.url}"]
-    command += ["--set", f"database.admin_url={empty_database.admin_url}"]
-    running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    program = """
+import sys
+from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.storage.setup import set_up
+set_up(DatabaseSettings(url=sys.argv[1], admin_url=sys.argv[2]))
+"""
+    command = [sys.executable, "-c", program, empty_database.url, empty_database.admin_url or ""]
+    running = [subprocess.Popen(command, stderr=subprocess.PIPE, text=True) for _ in range(2)]
     for process in running:
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 0, errors
