@@ -97,6 +97,39 @@ def _build_failure(message: str, error_kind: str) -> CallOutcome[T]:
 
 
 _WARM_UP_MS = 120_000
+_WARM_UP_WORDS = 80
+"""Words of a passage of the warm-up: about as many as a chunk has."""
+_DEADLINE_SHARE = 0.1
+"""Share of the deadline that a batch may take before no larger one is tried.
+
+The scores of a batch that runs at the deadline are lost.
+"""
+_MAX_BATCH = 64
+
+
+class BatchSize:
+    """Passages of a batch: what this device scores in a small share of the deadline. Thread-safe.
+
+    Two cores take a few passages at a time; a GPU takes as long for twenty as for four.
+    """
+
+    def __init__(self, settings: RerankingSettings) -> None:
+        self.passages = settings.passages_per_batch
+        self._least = self.passages
+        self.is_fixed = settings.batch_size is not None or settings.url is not None
+        self._limit_ms = _DEADLINE_SHARE * settings.milliseconds_to_deadline
+
+    def learn(self, passages: int, milliseconds: float) -> None:
+        """Choose the next size by the time of a batch.
+
+        A full one that took less than half of the limit doubles it; one that took more than the limit halves it.
+        """
+        if self.is_fixed or passages < self.passages:
+            return
+        if milliseconds < self._limit_ms / 2:
+            self.passages = min(2 * passages, _MAX_BATCH)
+        elif milliseconds > self._limit_ms:
+            self.passages = max(passages // 2, self._least)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,18 +152,20 @@ class RerankStage:
         settings: RerankingSettings,
         telemetry: Telemetry,
         executor: DeadlineExecutor | None = None,
+        batch_size: BatchSize | None = None,
     ) -> None:
         self._reranker = reranker
         self._telemetry = telemetry
         self._settings = settings
         self._executor = DeadlineExecutor(slots=settings.concurrency) if executor is None else executor
+        self._batch_size = batch_size or BatchSize(settings)
 
     def with_settings(self, settings: RerankingSettings) -> "RerankStage":
         """Return a stage with another threshold and deadline.
 
-        It shares model and slots.
+        It shares model, slots and the learned batch size.
         """
-        return RerankStage(self._reranker, settings, self._telemetry, self._executor)
+        return RerankStage(self._reranker, settings, self._telemetry, self._executor, self._batch_size)
 
     def for_background(self) -> "RerankStage":
         """Return a stage for background queries.
@@ -140,11 +175,21 @@ class RerankStage:
         return RerankStage(self._reranker, self._settings, Telemetry())
 
     def warm_up(self) -> None:
-        """Load the model.
+        """Load the model, and learn how many passages a batch may have.
 
         No query then waits for a model that fails or hangs.
         """
-        self._executor.run(lambda: self._reranker.score("warm", ["up"]), deadline_ms=_WARM_UP_MS)
+        self._executor.run(self._warm_up, deadline_ms=_WARM_UP_MS)
+
+    def _warm_up(self) -> None:
+        self._reranker.score("warm", ["up"])
+        passage = "passage " * _WARM_UP_WORDS
+        learned = 0
+        # A first batch of a size may be slow: each size is tried twice.
+        while not self._batch_size.is_fixed and learned != self._batch_size.passages:
+            learned = self._batch_size.passages
+            for _ in range(2):
+                _Batches(self._reranker, "warm", [passage] * self._batch_size.passages, self._batch_size).score_all()
 
     def run_call(self, question: str, call: Callable[[], T]) -> T:
         """Run calls of the reranker outside of a search, within its slots and deadline.
@@ -182,7 +227,7 @@ class RerankStage:
         return result
 
     def _rerank(self, text: str, passages: list[Passage], timer: StageTimer) -> RerankResult:
-        batches = _Batches(self._reranker, text, passages, self._settings.passages_per_batch)
+        batches = _Batches(self._reranker, text, [passage.text for passage in passages], self._batch_size)
         deadline_ms = self._settings.milliseconds_to_deadline
         outcome = self._executor.run(batches.score_all, deadline_ms=deadline_ms, spent_ms=timer.timings_ms()["total"])
         scores = batches.stop()
@@ -233,10 +278,10 @@ class _Batches:
     Another thread may stop it.
     """
 
-    def __init__(self, reranker: Reranker, text: str, passages: Sequence[Passage], size: int) -> None:
+    def __init__(self, reranker: Reranker, question: str, texts: Sequence[str], size: BatchSize) -> None:
         self._reranker = reranker
-        self._text = text
-        self._texts = [passage.text for passage in passages]
+        self._question = question
+        self._texts = texts
         self._size = size
         self._scores: list[float] = []
         self._stopped = threading.Event()
@@ -248,11 +293,11 @@ class _Batches:
 
         `stop` ends it after the running batch.
         """
-        for start in range(0, len(self._texts), self._size):
-            if self._stopped.is_set():
-                return
-            batch = self._texts[start : start + self._size]
-            scores = self._reranker.score(self._text, batch)
+        while len(self._scores) < len(self._texts) and not self._stopped.is_set():
+            batch = self._texts[len(self._scores) :][: self._size.passages]
+            began = time.monotonic()
+            scores = self._reranker.score(self._question, batch)
+            self._size.learn(len(batch), (time.monotonic() - began) * 1000)
             if fault := _fault(scores, len(batch)):
                 self.fault = fault
                 return

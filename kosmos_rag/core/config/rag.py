@@ -344,7 +344,8 @@ class RerankingSettings(Section):
     )
     batch_size: Count | None = Field(
         default=None,
-        description="Passages of a forward pass or request; the deadline is checked after each. null: 4, with url 32.",
+        description="Passages of a batch; the deadline is checked after each. null: as many as this device scores in a "
+        "tenth of the deadline, from 4 to 64; 32 with url.",
     )
     concurrency: Count = Field(default=2, description="Questions reranked at once; others wait until their deadline.")
     deadline_ms: Count | None = Field(
@@ -355,7 +356,7 @@ class RerankingSettings(Section):
 
     @property
     def passages_per_batch(self) -> int:
-        """Passages of a forward pass or request."""
+        """Passages of the first batch."""
         return self.batch_size or (4 if self.url is None else 32)
 
     @property

@@ -1,0 +1,76 @@
+"""The size of reranking batches follows the time that they take."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from kosmos_rag.core.config import RerankingSettings
+from kosmos_rag.core.telemetry.observer import Telemetry
+from kosmos_rag.retrieval.rerank import BatchSize, RerankStage
+
+
+class _CountingReranker:
+    """Scores at once, and keeps how many passages it got."""
+
+    name = "counting"
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def score(self, question: str, passages: Sequence[str]) -> list[float]:
+        self.sizes.append(len(passages))
+        return [0.5] * len(passages)
+
+
+def _settings(**changes: object) -> RerankingSettings:
+    return RerankingSettings.model_validate({"enabled": True, "deadline_ms": 500, **changes})
+
+
+def test_batch_size__doubles_while_batches_are_short() -> None:
+    size = BatchSize(_settings())
+    sizes = []
+    for _ in range(6):
+        size.learn(size.passages, 10)
+        sizes.append(size.passages)
+    assert sizes == [8, 16, 32, 64, 64, 64]
+
+
+def test_batch_size__shrinks_to_its_start_where_batches_are_long() -> None:
+    size = BatchSize(_settings())
+    size.learn(4, 10)
+    size.learn(8, 10)
+    size.learn(16, 40)
+    assert size.passages == 16, "between half of the limit and the limit it stays"
+    sizes = []
+    for _ in range(3):
+        size.learn(size.passages, 51)
+        sizes.append(size.passages)
+    assert sizes == [8, 4, 4]
+
+
+def test_batch_size__learns_nothing_from_the_last_passages() -> None:
+    size = BatchSize(_settings())
+    size.learn(3, 1)
+    assert size.passages == 4
+
+
+@pytest.mark.parametrize(("changes", "passages"), [({"batch_size": 7}, 7), ({"url": "http://localhost:8080"}, 32)])
+def test_batch_size__stays_as_configured(changes: dict[str, object], passages: int) -> None:
+    size = BatchSize(_settings(**changes))
+    size.learn(passages, 0.1)
+    size.learn(passages, 10_000)
+    assert size.passages == passages
+
+
+def test_warm_up__learns_the_size_for_the_first_question() -> None:
+    reranker = _CountingReranker()
+    stage = RerankStage(reranker, _settings(deadline_ms=60_000), Telemetry())
+    stage.warm_up()
+    assert reranker.sizes[-1] == 64
+    assert stage.with_settings(_settings(deadline_ms=60_000))._batch_size.passages == 64
+
+
+def test_warm_up__sends_a_server_one_passage() -> None:
+    reranker = _CountingReranker()
+    RerankStage(reranker, _settings(url="http://localhost:8080"), Telemetry()).warm_up()
+    assert reranker.sizes == [1]
