@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kosmos_rag.core.protocols import Tokenizer
+from kosmos_rag.models.batches import pad, split_batches
 from kosmos_rag.models.embedding.tokenizer import FastTokenizer
 
 MODEL_FILE = "onnx/model.onnx"
@@ -144,22 +145,12 @@ class OnnxModel:
             reduce: Makes the rows of a batch of the model's first output and the attention mask.
         """
         encodings = self._backend.encode_batch_fast(list(inputs))
-        order = sorted(range(len(encodings)), key=lambda place: -len(encodings[place]))
-        rows, start = [], 0
-        while start < len(order):
-            size = max(1, min(batch_size, _BATCH_TOKENS // len(encodings[order[start]])))
-            batch = [encodings[place] for place in order[start : start + size]]
-            start += size
-            shape = (len(batch), len(batch[0]))
-            ids = np.full(shape, self._description.pad_id, dtype=np.int64)
-            mask, types = np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64)
-            for row, encoding in enumerate(batch):
-                ids[row, : len(encoding)] = encoding.ids
-                types[row, : len(encoding)] = encoding.type_ids
-                mask[row, : len(encoding)] = 1
-            arrays = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types}
-            feed = {name: array for name, array in arrays.items() if name in self._inputs}
-            rows.append(reduce(self._session.run(None, feed)[0], mask))
+        rows, order = [], []
+        for batch in split_batches(list(map(len, encodings)), inputs=batch_size, tokens=_BATCH_TOKENS):
+            order += batch
+            arrays = pad([encodings[place] for place in batch], self._description.pad_id)
+            fed = {name: array for name, array in arrays.items() if name in self._inputs}
+            rows.append(reduce(self._session.run(None, fed)[0], arrays["attention_mask"]))
         by_length = np.concatenate(rows)
         result = np.empty_like(by_length)
         result[order] = by_length

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from kosmos_rag.models.embedding.sentence_transformer import EncoderModel, SentenceTransformerEmbedder
+from kosmos_rag.models.embedding.encoders import EncoderModel
+from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 
 
 @pytest.fixture(scope="session")

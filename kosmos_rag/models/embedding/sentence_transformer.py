@@ -3,8 +3,8 @@
 import os
 import threading
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cached_property
-from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,102 +13,19 @@ from kosmos_rag.core.config import EmbeddingSettings, ModelsSettings
 from kosmos_rag.core.errors import ConfigError, ModelError, ModelUnavailable, first_line
 from kosmos_rag.core.protocols import Tokenizer, Vectors
 from kosmos_rag.core.telemetry import genai, usage
-from kosmos_rag.models.embedding.tokenizer import FastTokenizer
+from kosmos_rag.models.embedding.encoders import EncoderModel, GpuModel, TorchModel
 from kosmos_rag.models.hub import LOCAL_ALTERNATIVE, resolve, set_precision, silence_loading
 from kosmos_rag.models.onnx import hub_options, load_onnx, require_runtime
-from kosmos_rag.models.onnx_session import OnnxModel, scale
+from kosmos_rag.models.onnx_session import OnnxModel
 from kosmos_rag.models.packaged import MINILM_INT8, load_int8
 
 _PROVIDER = "sentence_transformers"
 
 
-class EncoderModel(Protocol):
-    """A loaded model on its runtime."""
-
-    @property
-    def max_tokens(self) -> int:
-        """Maximum length of a text in tokens, without special tokens."""
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The model's own tokenizer, without truncation."""
-
-    def encode(
-        self, texts: list[str], *, batch_size: int, dimensions: int | None, normalize: bool
-    ) -> tuple[Vectors, int]:
-        """Embed texts; shape (len(texts), dimensions), and the tokens that the model has read.
-
-        Args:
-            texts: Texts to embed.
-            batch_size: Most texts in one batch.
-            dimensions: Length to which vectors are cut off; None for the model's own.
-            normalize: Whether vectors are scaled to length one.
-        """
-
-
-_CPU_BATCH_TOKENS = 2048
-"""Tokens of a batch, padding included. On a CPU, larger batches are not faster."""
-_GPU_BATCH_TOKENS = 2**15
-"""Tokens of a batch on a GPU: about 300 chunks, which one with 16 GB of memory holds."""
-
-
-class TorchModel:
-    """A model of sentence-transformers on PyTorch."""
-
-    def __init__(self, model: Any) -> None:
-        """Take a loaded model, on its device and in its precision."""
-        self._model = model
-        self.max_tokens = int(model.max_seq_length) - int(model.tokenizer.num_special_tokens_to_add())
-        self._is_on_cpu = model.device.type == "cpu"
-
-    @cached_property
-    def tokenizer(self) -> Tokenizer:
-        """The model's own tokenizer, without truncation."""
-        return FastTokenizer.from_transformers(self._model.tokenizer)
-
-    def encode(
-        self, texts: list[str], *, batch_size: int, dimensions: int | None, normalize: bool
-    ) -> tuple[Vectors, int]:
-        """Embed texts, as `EncoderModel` describes it.
-
-        The vectors of all batches are copied from the device at once: a GPU computes one batch while the next one is
-        tokenised.
-
-        Args:
-            texts: Texts to embed.
-            batch_size: Most texts in one batch on a CPU; on a GPU its tokens are the limit.
-            dimensions: Length to which vectors are cut off; None for the model's own.
-            normalize: Whether vectors are scaled to length one.
-        """
-        import torch
-
-        special = int(self._model.max_seq_length) - self.max_tokens
-        counts = [min(count, self.max_tokens) + special for count in self.tokenizer.count(texts)]
-        order = sorted(range(len(texts)), key=lambda place: -counts[place])
-        most, tokens = (batch_size, _CPU_BATCH_TOKENS) if self._is_on_cpu else (len(texts), _GPU_BATCH_TOKENS)
-        parts, start = [], 0
-        while start < len(order):
-            batch = order[start : start + max(1, min(most, tokens // counts[order[start]]))]
-            start += len(batch)
-            part = self._model.encode(
-                [texts[place] for place in batch],
-                batch_size=len(batch),
-                truncate_dim=dimensions,
-                convert_to_tensor=True,
-                show_progress_bar=False,
-            )
-            parts.append(part)
-        # Scaled here: half precision leaves the length one by up to a thousandth.
-        by_length = torch.cat(parts).float().cpu().numpy()
-        vectors = np.empty_like(by_length)
-        vectors[order] = scale(by_length) if normalize else by_length
-        return vectors, sum(counts)
-
-
 class SentenceTransformerEmbedder:
     """An embedding model, loaded on first use.
 
-    Thread-safe. Passages are encoded by one thread at a time. A question does not wait for them, nor for other
+    Thread-safe. On a CPU passages are encoded by one thread at a time. A question does not wait for them, nor for other
     questions: one long question would delay all short ones by its whole encoding.
     """
 
@@ -156,7 +73,8 @@ class SentenceTransformerEmbedder:
         if not texts:
             return np.empty((0, self.dimensions), dtype=np.float32)
         self._model()
-        with self._encoding:
+        # A GPU computes what several threads have given it, one after the other, and each of them tokenises meanwhile.
+        with nullcontext() if self._models.device != "cpu" else self._encoding:
             return self._encode([self._settings.passage_prefix + text for text in texts])
 
     def embed_query(self, question: str) -> NDArray[np.float32]:
@@ -213,7 +131,8 @@ class SentenceTransformerEmbedder:
 
         silence_loading()
         model = SentenceTransformer(location, device=self._models.device, **hub_options(self._models))
-        return TorchModel(set_precision(model, self._models))
+        model = set_precision(model, self._models)
+        return GpuModel(model) if model.device.type != "cpu" and GpuModel.supports(model) else TorchModel(model)
 
     def _check_dimensions(self, model: EncoderModel) -> None:
         # This first encoding sets truncation and padding on the tokenizer: from then on threads only read it.

@@ -30,16 +30,8 @@ class FastTokenizer:
 
     @classmethod
     def from_transformers(cls, pretrained: Any) -> "FastTokenizer":
-        """Copy the tokenizer of a loaded model.
-
-        Raises ModelUnavailable where it is not a fast tokenizer.
-        """
-        backend = getattr(pretrained, "backend_tokenizer", None)
-        if backend is None:
-            raise ModelUnavailable(
-                "the model has no fast tokenizer, and exact token counts need one; choose another model"
-            )
-        return cls(backend.to_str())
+        """Copy the tokenizer of a loaded model. Raises ModelUnavailable where it is not a fast tokenizer."""
+        return cls(read_definition(pretrained))
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text, special tokens not included."""
@@ -48,6 +40,17 @@ class FastTokenizer:
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Return the character span of each token, special tokens not included."""
         return list(self._tokenizer.encode(text, add_special_tokens=False).offsets)
+
+
+def read_definition(pretrained: Any) -> str:
+    """Return the content of the `tokenizer.json` of a loaded model.
+
+    Raises ModelUnavailable where its tokenizer is not a fast one.
+    """
+    backend = getattr(pretrained, "backend_tokenizer", None)
+    if backend is None:
+        raise ModelUnavailable("the model has no fast tokenizer, and exact token counts need one; choose another model")
+    return str(backend.to_str())
 
 
 class EstimatingTokenizer:

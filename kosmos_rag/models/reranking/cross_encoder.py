@@ -16,6 +16,10 @@ from kosmos_rag.models.onnx_session import OnnxModel
 REMEDY = "give a folder as rag.reranking.model, or set rag.reranking.enabled=false"
 
 
+_GPU_PASSAGES = 64
+"""Passages of a forward pass on a GPU: 32,768 tokens, which one with 16 GB of memory holds."""
+
+
 class CrossEncoderReranker:
     """A reranking model on PyTorch or ONNX Runtime, loaded on first use.
 
@@ -61,7 +65,7 @@ class CrossEncoderReranker:
         else:
             scores = model.predict(
                 pairs,
-                batch_size=self._settings.passages_per_batch,
+                batch_size=self._settings.passages_per_batch if self._models.device == "cpu" else _GPU_PASSAGES,
                 activation_fn=_identity,
                 show_progress_bar=False,
                 convert_to_numpy=True,

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from kosmos_rag import Settings
 from kosmos_rag.core.config import ModelsSettings
 from kosmos_rag.core.errors import ConfigError, ModelUnavailable
-from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder, TorchModel
+from kosmos_rag.models.embedding.encoders import GpuModel, TorchModel
+from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.models.embedding.space import check_compatible, describe_space
 from kosmos_rag.models.onnx import require_runtime
 from kosmos_rag.models.onnx_session import OnnxModel
@@ -127,10 +128,49 @@ def test_torch__limits_the_tokens_of_a_batch() -> None:
         assert embedder.embed(texts) == pytest.approx(expected, abs=1e-6)
         assert max(count * min(tokens + 2, 256) for count, tokens in sizes) <= 2048
         assert max(count for count, _ in sizes) == 32
-        sizes.clear()
-        with patch.object(model, "_is_on_cpu", False):  # a GPU takes all of them at once
-            assert embedder.embed(texts) == pytest.approx(expected, abs=1e-5)
-    assert [count for count, _ in sizes] == [41]
+
+
+@pytest.mark.model
+def test_gpu_model__gives_the_same_vectors_and_counts(minilm: SentenceTransformerEmbedder) -> None:
+    embedder = _embedder(**{"models.backend": "torch"})
+    model = embedder._model()
+    assert isinstance(model, TorchModel)
+    texts = [*TEXTS, "word " * 1000, "", *(f"word {number}" for number in range(400))]
+    options: dict[str, Any] = {"batch_size": 32, "dimensions": None, "normalize": True}
+    expected, tokens = model.encode(texts, **options)
+    assert GpuModel.supports(model._model)
+    shapes = []
+
+    def record(features: dict[str, Any]) -> Any:
+        shapes.append(tuple(features["input_ids"].shape))
+        return compute(features)
+
+    gpu = GpuModel(model._model)  # on the CPU, where its order of work is the same
+    compute = gpu._compute
+    with patch.object(gpu, "_compute", record):
+        vectors, gpu_tokens = gpu.encode(texts, **options)
+    assert vectors == pytest.approx(expected, abs=1e-5)
+    assert gpu_tokens == tokens
+    assert max(rows * tokens for rows, tokens in shapes) <= 2**15
+    assert len(shapes) == 3, "256 texts are tokenised at once"
+    cut, _ = gpu.encode(texts[:3], batch_size=1, dimensions=64, normalize=False)
+    assert cut == pytest.approx(model.encode(texts[:3], batch_size=1, dimensions=64, normalize=False)[0], abs=1e-5)
+
+
+@pytest.mark.model
+def test_gpu__embeds_as_the_cpu_does_and_records_questions() -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("torch finds no GPU of CUDA on this machine")
+    gpu = _embedder(**{"models.backend": "torch", "models.device": "cuda"})
+    cpu = _embedder(**{"models.backend": "torch"})
+    assert isinstance(model := gpu._model(), GpuModel)
+    assert (gpu.embed(TEXTS) * cpu.embed(TEXTS)).sum(axis=1).min() >= 0.999
+    for _ in range(2):
+        for question in TEXTS[:3]:
+            assert gpu.embed_query(question) @ cpu.embed_query(question) >= 0.999
+    assert model._graphs is not None
+    assert model._graphs._recorded, "short texts have a graph"
 
 
 @pytest.mark.model
