@@ -269,7 +269,8 @@ def _draw(samples: Sequence[tuple[float, float, float]], plot: Path) -> None:
     figure.savefig(plot, dpi=120)
 
 
-def _has_device(name: str) -> bool:
+def has_device(name: str) -> bool:
+    """Return whether torch finds a device on this machine."""
     import torch
 
     try:
@@ -298,7 +299,7 @@ def main() -> None:
         return Settings.load(overrides={**changes, "database.data_dir": str(scratch / name), **(more or {})})
 
     device = settings("device").models.device
-    if device != "cpu" and not _has_device(device):
+    if device != "cpu" and not has_device(device):
         print(f"skipped: torch finds no device {device!r} on this machine")
         return
     quick = arguments.quick

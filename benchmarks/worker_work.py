@@ -34,3 +34,9 @@ def open_nothing(settings: Settings) -> Nothing:
 def create_hashing_runner(settings: Settings) -> EngineJobRunner:
     """Open the worker's own work over an embedder that costs almost nothing."""
     return EngineJobRunner(Engine(settings, embedder=HashingEmbedder()))
+
+
+def create_wide_hashing_runner(settings: Settings) -> EngineJobRunner:
+    """Open the same with vectors as long as those of the configured model."""
+    embedder = HashingEmbedder(dimensions=settings.rag.embedding.dimensions)
+    return EngineJobRunner(Engine(settings, embedder=embedder))

@@ -20,9 +20,8 @@ from benchmarks.beir import load
 from benchmarks.command import DATASETS, command, parse, temporary_folder, write_results
 from benchmarks.quick import write_evaluation_set
 from kosmos_rag import Settings
-from kosmos_rag.models.hub import locate
 from kosmos_rag.models.onnx import Precision
-from kosmos_rag.models.packaged import MINILM
+from kosmos_rag.models.packaged import build_tokenizer
 from kosmos_rag.models.reranking.cross_encoder import CrossEncoderReranker
 
 PASSAGES = 20
@@ -41,11 +40,23 @@ QUICK_SHAPE = {**SHAPE, "hidden_size": 48, "intermediate_size": 96}
 
 def build_model(folder: Path, layers: int, shape: Mapping[str, int] = SHAPE) -> None:
     """Write a model of the real shape, or of another, with random weights."""
-    from transformers import AutoTokenizer, BertConfig, BertForSequenceClassification
+    from transformers import BertConfig, BertForSequenceClassification
 
     config = BertConfig(**{**shape, "num_hidden_layers": layers, "vocab_size": 30522, "num_labels": 1})
     BertForSequenceClassification(config).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(locate(MINILM)).save_pretrained(folder)
+    save_tokenizer(folder, max_tokens=512)
+
+
+def save_tokenizer(folder: Path, max_tokens: int) -> None:
+    """Write the tokenizer of the packaged model to a model's folder."""
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerFast
+
+    special_tokens = {f"{name}_token": f"[{name.upper()}]" for name in ("unk", "pad", "cls", "sep", "mask")}
+    backend = Tokenizer.from_str(build_tokenizer())
+    PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=max_tokens, **special_tokens).save_pretrained(
+        folder
+    )
 
 
 def passages(texts: list[str]) -> dict[str, list[list[str]]]:

@@ -31,6 +31,7 @@ TABLES = {
     "dashboards": r"picture: .+\.png",
     "fairness": r'"targets": \{',
     "filters": r"filter on a ticket +│ 0.1 % +│ kosmos_rag +│ 50 +│ exact, by document",
+    "gpu": r"question: library, 8 threads, a second: [\d.]+",
     "ingest": r"ratio_to_bare +[\d.]+",
     "known_items": r"(?s)zh_Hans, 2 of 2 letters .*en, two words +\d+",
     "keyword": r"search_p95_ms +[\d.]+ +[\d.]+",
