@@ -5,6 +5,7 @@ Inherit `SourceContract` in a test module and give a fixture `workspace`; docs/h
 
 import json
 from abc import ABC, abstractmethod
+from contextlib import suppress
 
 from kosmos_rag.core.errors import GONE, SourceError
 from kosmos_rag.ingestion.sources.listing import Entry, Source
@@ -115,6 +116,29 @@ class SourceContract:
             except SourceError as error:
                 codes.add(error.code)
         assert codes <= {GONE, "not_found"}
+
+    def test_name__with_a_line_break_is_loaded_or_reported_in_one_line(self, workspace: Workspace) -> None:
+        """A name that is hard to show stops no other document."""
+        workspace.put("a.md", "# First")
+        workspace.put("line\nbreak.md", "# Second")
+        listing, source = workspace.open().listing(), workspace.open()
+        texts = {_load(source, entry) for entry in listing}
+        assert b"# First" in texts
+        assert b"# Second" in texts or listing.failures
+        assert not any("\n" in failure.message for failure in listing.failures)
+
+    def test_document__that_changes_after_it_was_listed_is_another_one_for_the_next_pass(
+        self, workspace: Workspace
+    ) -> None:
+        """The etag of a listing is the one of the state that it has seen."""
+        workspace.put("a.md", "# First")
+        listed = _list(workspace.open())
+        workspace.put("a.md", "# First, changed")
+        for entry in listed.values():
+            with suppress(SourceError):
+                workspace.open().load(entry)
+        etags = {entry.etag for entry in listed.values()}
+        assert [entry for entry in _list(workspace.open()).values() if entry.etag not in etags]
 
     def test_listing__of_an_unreachable_place_removes_nothing(self, workspace: Workspace) -> None:
         """A listing that fails is incomplete."""

@@ -6,6 +6,7 @@ import os
 import shutil
 import sqlite3
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
@@ -24,6 +25,7 @@ from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.worker.channel import SupervisorChannel
 from kosmos_rag.worker.handlers import EngineJobRunner, run_job
 from kosmos_rag.worker.handlers.permissions import PermissionsHandler
+from tests.integration.apps.http.serving import eventually
 from tests.integration.worker.working import KEPT, CountingEmbedder, Work, assert_adds_up, counts, last_run
 
 pytestmark = pytest.mark.emptied_database
@@ -96,6 +98,41 @@ def test_source_without_an_entry_for_long__shows_progress_up_to_a_limit(
         parent_end.recv()
         messages += 1
     assert (messages >= 15) == is_alive  # a transaction reports progress too
+
+
+def test_long_listing__shows_how_many_documents_it_has_so_far(
+    scope: Tenant, work: Work, empty_database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LONG_URL", empty_database.worker_url or "")
+    rows = "SELECT n::text AS id, 'a text' AS text, pg_sleep(CASE n WHEN 1000 THEN 3 ELSE 0 END) FROM"
+    query = f"{rows} generate_series(1, 1200) n"
+    scope.jobs.enqueue({"kind": "sql", "name": "long", "url_env": "LONG_URL", "query": query})
+
+    def shows_half() -> bool:
+        return [(run.state, 500 <= run.seen <= 1000) for run in scope.jobs.runs()] == [("listing", True)]
+
+    with ThreadPoolExecutor(1) as executor:
+        passing = executor.submit(work)
+        eventually(shows_half)
+        scope.jobs.cancel([job.id for job in scope.jobs.find(limit=2000)])
+        passing.result()
+
+
+def test_listing_of_yesterday__is_repaired_by_the_listing_of_today(scope: Tenant, work: Work, tmp_path: Path) -> None:
+    """A mirror or a replica may be behind for one pass."""
+    file = tmp_path / "docs.jsonl"
+
+    def pass_over(**texts: str) -> set[str]:
+        file.write_text("".join(json.dumps({"id": name, "text": text}) + "\n" for name, text in texts.items()))
+        scope.jobs.enqueue({"kind": "json_lines", "path": str(file), "root": "kb"})
+        work()
+        assert last_run(scope).failures == ()
+        return {text for _, text in scope.texts()}
+
+    yesterday = {"a": "about churn", "b": "about leave"}
+    today = {"a": "about upsell", "c": "about referrals"}
+    for texts in (yesterday, today, yesterday, today):
+        assert pass_over(**texts) == set(texts.values())
 
 
 def test_unchanged__is_neither_loaded_nor_embedded_again(

@@ -198,6 +198,26 @@ def test_half_a_listing__that_fails_removes_nothing(site: ConfluenceSite, source
     assert (len(entries), listing.complete) == (10, True)
 
 
+def test_token__that_loses_a_scope_in_the_middle_of_a_pass_removes_nothing(
+    site: ConfluenceSite, source: Callable[..., Source], readers: Readers
+) -> None:
+    for number in range(10, 20):
+        site.put(str(number), title=str(number))
+    _list(source())
+    site.faults.append(fail("search.*(start=6|from-6)", status=403))
+    for _ in range(2):  # nothing of the half pass is kept
+        entries, listing = _list(source(full_every_s=0))
+        assert not entries
+        assert [failure.code for failure in listing.failures] == ["no_permission"]
+        assert listing.refusal_to_prune([f"{PREFIX}10"]) is not None
+    with pytest.raises(SourceError):
+        readers()  # a feed that ends early takes and gives nothing
+    site.faults[:] = [fail("/permissions", status=403)]
+    assert set(readers().values()) == {()}  # nobody, where the account may not ask who
+    site.faults.clear()
+    assert len(_list(source())[0]) == 10
+
+
 def test_rate_limit__is_waited_for_up_to_a_minute(site: ConfluenceSite, ingestion: IngestionSettings) -> None:
     waits: list[float] = []
     site.put("10", title="a")

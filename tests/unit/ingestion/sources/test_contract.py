@@ -5,6 +5,7 @@ import shutil
 import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
@@ -140,11 +141,11 @@ class SiteWorkspace(FolderWorkspace):
         self.down = False
 
     def put(self, name: str, text: str) -> None:
-        self.server.replies[f"/{name}"] = lambda handler: self._reply(handler, text.encode(), "text/markdown")
+        self.server.replies[f"/{quote(name)}"] = lambda handler: self._reply(handler, text.encode(), "text/markdown")
         self._list()
 
     def remove(self, name: str) -> None:
-        del self.server.replies[f"/{name}"]
+        del self.server.replies[f"/{quote(name)}"]
         self._list()
 
     def _list(self) -> None:

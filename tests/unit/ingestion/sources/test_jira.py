@@ -158,6 +158,36 @@ def test_half_a_listing__that_fails_removes_nothing(site: JiraSite, source: Call
     assert len(_list(source())[0]) == 10
 
 
+def test_token__that_loses_a_scope_in_the_middle_of_a_pass_removes_nothing(
+    site: JiraSite, source: Callable[..., Source], readers: Readers
+) -> None:
+    for number in range(10, 20):
+        site.put(str(number), summary=str(number))
+    _list(source())
+    site.faults.append(fail("search.*(startAt=6|at-6)", status=403))
+    entries, listing = _list(source(full_every_s=0))
+    assert not entries
+    assert [failure.code for failure in listing.failures] == ["no_permission"]
+    assert listing.refusal_to_prune([f"{PREFIX}10"]) is not None
+    with pytest.raises(SourceError):
+        readers()
+    site.faults[:] = [fail("permissionscheme", status=403)]
+    assert set(readers().values()) == {()}
+    site.faults.clear()
+    assert len(_list(source())[0]) == 10
+
+
+@pytest.mark.parametrize("shift_s", [-50_000.0, 50_000.0])
+def test_changes__are_found_by_a_site_with_another_clock(
+    site: JiraSite, source: Callable[..., Source], shift_s: float
+) -> None:
+    site.now_s = shift_s
+    site.put("10", summary="a")
+    first, _ = _list(source())
+    site.put("10", summary="b")
+    assert _list(source())[0]["10"].etag != first["10"].etag
+
+
 def test_expired_token__is_told_by_the_name_of_its_variable(
     site: JiraSite, source: Callable[..., Source], readers: Readers
 ) -> None:

@@ -1,5 +1,6 @@
 """What a listing says of itself once it is at its end."""
 
+import tracemalloc
 from collections.abc import Iterator
 
 import pytest
@@ -107,3 +108,15 @@ def test_repeats__only_the_first_passes() -> None:
     result = list(drop_duplicates([_entry("a"), _entry("b"), _entry("a"), _failure()]))
     assert [item.source for item in result if isinstance(item, Entry)] == ["a", "b"]
     assert [item.code for item in result if isinstance(item, IngestFailure)] == ["duplicate", "unreadable"]
+
+
+def test_listing__of_many_entries_needs_little_memory_for_each() -> None:
+    count = 50_000
+    entries = (Entry(source=f"documents/of/a/large/source/{n}.md", etag=str(n), locator={}) for n in range(count))
+    listing = Listing("documents", drop_duplicates(entries), lambda _: True)
+    tracemalloc.start()
+    listed = sum(1 for _ in listing)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert listed == count
+    assert peak / count < 200
