@@ -35,7 +35,7 @@ from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.types import EVERYONE, Job, Outcome, SourceDocument
 from kosmos_rag.ingestion.discovery import PendingDocument
 from kosmos_rag.ingestion.document import ChunkedDocument, document_id
-from kosmos_rag.ingestion.executor import BATCH_CHUNKS, FIRST_BATCH_CHUNKS
+from kosmos_rag.ingestion.executor import FIRST_BATCH_CHUNKS, BatchSize
 from kosmos_rag.ingestion.pipeline import IngestPipeline
 from kosmos_rag.ingestion.publisher import Completion
 from kosmos_rag.ingestion.report import PublishedDocument
@@ -60,6 +60,8 @@ SLOW_S = 0.1
 """Seconds after which a document is slow: the others do not wait for it."""
 PUBLISH_THREADS = 2
 """Batches published at the same time, behind the one that is parsed: one is written while the other is embedded."""
+_BATCH_CHUNKS = 1024
+"""Chunks of a batch on a machine that embeds slowly: texts of one length are embedded together, and few are padded."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -223,6 +225,7 @@ class _PublishThreads:
         self._slots = threading.Semaphore(PUBLISH_THREADS)
         self._pool = ThreadPoolExecutor(PUBLISH_THREADS, thread_name_prefix="kosmos-rag-publish")
         self._last: Future[None] | None = None
+        self.size = BatchSize(_BATCH_CHUNKS)
 
     @property
     def idle(self) -> bool:
@@ -288,7 +291,7 @@ class _BackgroundExecutor:
     @property
     def batch_chunks(self) -> int:
         # The model must not wait for a whole batch to be parsed.
-        return FIRST_BATCH_CHUNKS if self.threads.idle else BATCH_CHUNKS
+        return FIRST_BATCH_CHUNKS if self.threads.idle else self.threads.size.chunks
 
     def submit(self, documents: Sequence[PendingDocument], chunks: int, publish: Callable[[], None]) -> None:
         traceparents = [_get_job(document).payload.get("traceparent") for document in documents]
@@ -297,6 +300,7 @@ class _BackgroundExecutor:
             with (
                 tracing.start_entry_span("kosmos.job.publish", traceparents),
                 self.channel.heartbeat(EMBED_TIMEOUT_S + chunks),
+                self.threads.size.measure(chunks),
             ):
                 publish()
 
