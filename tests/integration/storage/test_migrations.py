@@ -58,6 +58,7 @@ PUBLISHED = {
     "0111_judged_questions.py": "495298262a49305897c197dce86d2b83952d31cf62d9957b8088b2f8cca9fc13",
     "0112_withdrawn_judgements.py": "86cc79e01ebe35b06671672ae87c4e304387ec2af82714d101bed22d014ccb07",
     "0113_answer_samples.py": "485fce3141f1a5619168f7c976445ae9f626130a0357d0e481c46974fc680281",
+    "0114_space_for_updates.py": "86713a59cd21352f37385be4104539a2cd08b437179ff4295ef1e1b356fc5e4b",
 }
 
 

@@ -307,6 +307,19 @@ def test_publish__writes_vectors_of_the_spaces_that_are_still_there(
             assert np.allclose(stored[space.id], embedder.embed([text])[0], atol=1e-3)
 
 
+def test_publish__updates_the_counts_of_words_in_place(publisher: Publisher, database: DatabaseSettings) -> None:
+    """Both documents have all words: the row of each word is updated, and its page has space for the new version."""
+    text = " ".join(f"word{number}" for number in range(2_000))
+    query = (
+        "SELECT lexeme, split_part(trim('(' FROM ctid::text), ',', 1) FROM kosmos.lexemes WHERE chunks = {} ORDER BY 1"
+    )
+    _publish(publisher, _chunked("a", text))
+    pages = _rows(database, query.format(1))
+    _publish(publisher, _chunked("b", text))
+    assert len(pages) == 2_000
+    assert _rows(database, query.format(2)) == pages
+
+
 @pytest.mark.parametrize("index", [0, 1, 99_999])
 def test_chunk_id__is_the_uuid_of_version_and_index(index: int) -> None:
     for number in range(50):
