@@ -119,6 +119,11 @@ class BatchSize:
         self.is_fixed = settings.batch_size is not None or settings.url is not None
         self._limit_ms = _DEADLINE_SHARE * settings.milliseconds_to_deadline
 
+    @staticmethod
+    def depends_on(settings: RerankingSettings) -> tuple[object, ...]:
+        """Return the settings that decide the size."""
+        return settings.batch_size, settings.url, settings.milliseconds_to_deadline
+
     def learn(self, passages: int, milliseconds: float) -> None:
         """Choose the next size by the time of a batch.
 
@@ -163,9 +168,12 @@ class RerankStage:
     def with_settings(self, settings: RerankingSettings) -> "RerankStage":
         """Return a stage with another threshold and deadline.
 
-        It shares model, slots and the learned batch size.
+        It shares model and slots, and the learned batch size where the same settings decide it.
         """
-        return RerankStage(self._reranker, settings, self._telemetry, self._executor, self._batch_size)
+        batch_size = (
+            self._batch_size if BatchSize.depends_on(settings) == BatchSize.depends_on(self._settings) else None
+        )
+        return RerankStage(self._reranker, settings, self._telemetry, self._executor, batch_size)
 
     def for_background(self) -> "RerankStage":
         """Return a stage for background queries.

@@ -67,7 +67,14 @@ def test_warm_up__learns_the_size_for_the_first_question() -> None:
     stage = RerankStage(reranker, _settings(deadline_ms=60_000), Telemetry())
     stage.warm_up()
     assert reranker.sizes[-1] == 64
-    assert stage.with_settings(_settings(deadline_ms=60_000))._batch_size.passages == 64
+    assert stage.with_settings(_settings(deadline_ms=60_000, threshold=0.9))._batch_size.passages == 64
+
+
+@pytest.mark.parametrize("changes", [{"batch_size": 7}, {"deadline_ms": 100}])
+def test_with_settings__begins_anew_where_they_decide_the_size(changes: dict[str, object]) -> None:
+    stage = RerankStage(_CountingReranker(), _settings(deadline_ms=60_000), Telemetry())
+    stage.warm_up()
+    assert stage.with_settings(_settings(**changes))._batch_size.passages == _settings(**changes).passages_per_batch
 
 
 def test_warm_up__sends_a_server_one_passage() -> None:
