@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import httpx
@@ -12,6 +13,7 @@ import pytest
 from scim2_models import Group, GroupMember, ScimFilter, UniquenessException
 
 from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.engine.query_hooks import Membership, QueryHooks, TenantRef
 from kosmos_rag.models.testing.hashing import HashingEmbedder
@@ -20,7 +22,7 @@ from kosmos_rag.scim.store import EnterpriseAccount, ScimStore
 from tests.integration.apps.http.serving import Running, Signer, eventually, serving, with_tokens
 from tests.integration.variants import changed
 
-pytestmark = pytest.mark.emptied_database
+pytestmark = pytest.mark.usefixtures("tenant_name")
 
 USER = "urn:ietf:params:scim:schemas:core:2.0:User"
 ENTERPRISE = "urn:ietf:params:scim:schemas:extension:enterprise:2.0:User"
@@ -52,16 +54,18 @@ OKTA_USER = {
 }
 
 
-@pytest.fixture
-def engine(settings: Settings, signer: Signer) -> Iterator[Engine]:
-    with Engine(with_tokens(changed(settings, {"scim.enabled": True}), signer), embedder=HashingEmbedder()) as engine:
-        yield engine
-
-
-@pytest.fixture
-def served(engine: Engine, signer: Signer) -> Iterator[Running]:
-    with serving(engine, signer) as running:
+@pytest.fixture(scope="module")
+def service(loaded_settings: Settings, shared_database: DatabaseSettings, signer: Signer) -> Iterator[Running]:
+    """A service with a directory, for tests that have a tenant each."""
+    settings = changed(loaded_settings, {"database": shared_database, "scim.enabled": True})
+    limitless = with_tokens(settings, signer, **{"rates.refused_per_minute": 0})
+    with Engine(limitless, embedder=HashingEmbedder()) as engine, serving(engine, signer) as running:
         yield running
+
+
+@pytest.fixture
+def served(service: Running, tenant_name: str) -> Running:
+    return replace(service, tenant_name=tenant_name)
 
 
 @pytest.fixture
@@ -102,8 +106,8 @@ def _find(client: httpx.Client, kind: str, condition: str, **params: Any) -> lis
     return resources
 
 
-def test_membership__takes_effect_at_the_next_question(engine: Engine, served: Running, client: httpx.Client) -> None:
-    engine.tenant("acme").ingest([
+def test_membership__takes_effect_at_the_next_question(served: Running, client: httpx.Client) -> None:
+    served.tenant().ingest([
         SourceDocument(source="all.md", data=b"Leave for all."),
         SourceDocument(source="hr.md", data=b"Leave of HR.", acl=("group:HR",)),
     ])  # fmt: skip
@@ -160,14 +164,20 @@ def test_unknown_subject__is_refused(served: Running, client: httpx.Client) -> N
     ],
 )
 def test_unknown_allowed__former_subjects_of_deactivated_users_are_refused(
-    settings: Settings, signer: Signer, subject: str, former: str, renamings: tuple[dict[str, str], ...]
+    settings: Settings,
+    signer: Signer,
+    tenant_name: str,
+    subject: str,
+    former: str,
+    renamings: tuple[dict[str, str], ...],
 ) -> None:
     values = {"scim.enabled": True, "scim.unknown": "allow", "scim.subject": subject}
     with (
         Engine(with_tokens(changed(settings, values), signer), embedder=HashingEmbedder()) as engine,
-        serving(engine, signer) as served,
-        served.client(served.key("directory", "admin")) as client,
+        serving(engine, signer) as running,
+        running.client(running.key("directory", "admin", tenant_name=tenant_name)) as client,
     ):
+        served = replace(running, tenant_name=tenant_name)
         ann = _create(client, ENTRA_USER)
         for renaming in renamings:
             assert _patch(client, f"Users/{ann}", {"op": "replace", "value": renaming}).status_code == 200
@@ -291,7 +301,7 @@ def test_pages__begin_at_one_and_count_all(client: httpx.Client) -> None:
     assert names == ["user0", "user1", "user2", "user4"]
 
 
-def test_pages__keep_their_order_and_read_the_rows_of_one_page(engine: Engine, client: httpx.Client) -> None:
+def test_pages__keep_their_order_and_read_the_rows_of_one_page(served: Running, client: httpx.Client) -> None:
     for number in range(12):
         _create(client, OKTA_USER | {"userName": f"user{number:02}", "externalId": str(number), "title": "clerk"})
     pages: list[str] = []
@@ -300,7 +310,7 @@ def test_pages__keep_their_order_and_read_the_rows_of_one_page(engine: Engine, c
         pages += [user["userName"] for user in page["Resources"]]
         _create(client, OKTA_USER | {"userName": f"new{start}", "externalId": f"new{start}"})
     assert pages == [f"user{number:02}" for number in range(12)]
-    store = ScimStore(engine.tenant("acme"), "http://localhost")
+    store = ScimStore(served.tenant(), "http://localhost")
     condition = ScimFilter[EnterpriseAccount]('title eq "clerk" and userName sw "user"')
     last = store.find(EnterpriseAccount, condition, start=11, count=5)
     assert (last.total, [user.user_name for user in last.resources]) == (12, ["user10", "user11"])
@@ -337,14 +347,17 @@ class SlowDirectory:
         return Membership(active=True, principals=())
 
 
-def test_flood_of_lookups__leaves_connections_and_threads_to_others(settings: Settings, signer: Signer) -> None:
+def test_flood_of_lookups__leaves_connections_and_threads_to_others(
+    settings: Settings, signer: Signer, tenant_name: str
+) -> None:
     configured = with_tokens(settings, signer, timeout_s=1.0)
     hooks = QueryHooks(directory=SlowDirectory())
     with (
         Engine(configured, embedder=HashingEmbedder(), query_hooks=lambda _: hooks) as engine,
-        serving(engine, signer) as served,
+        serving(engine, signer) as running,
         ThreadPoolExecutor(40) as threads,
     ):
+        served = replace(running, tenant_name=tenant_name)
         flood = [threads.submit(_status, served, f"reader{number}") for number in range(40)]
         with served.client(served.key("reader", "read")) as reader:
             assert reader.get("/readyz").status_code == 200
@@ -405,7 +418,7 @@ def test_hostile_requests__are_refused_and_change_nothing(client: httpx.Client) 
 
 def test_resources__are_of_one_tenant_and_for_administrators(served: Running, client: httpx.Client) -> None:
     ann = _create(client, OKTA_USER)
-    with served.client(served.key("other", "admin", tenant_name="other")) as other:
+    with served.client(served.key("other", "admin", tenant_name=f"{served.tenant_name}-other")) as other:
         assert other.get(f"/scim/v2/Users/{ann}").status_code == 404
         assert other.get("/scim/v2/Users").json()["totalResults"] == 0
         assert other.delete(f"/scim/v2/Users/{ann}").status_code == 404
@@ -472,8 +485,8 @@ def test_department_key__is_no_kind_of_principal_of_scim(settings: Settings, key
         Engine(changed(settings, values), embedder=HashingEmbedder())
 
 
-def test_concurrent_requests__are_refused_as_conflicts(engine: Engine) -> None:
-    store = ScimStore(engine.tenant("acme"), "http://localhost")
+def test_concurrent_requests__are_refused_as_conflicts(served: Running) -> None:
+    store = ScimStore(served.tenant(), "http://localhost")
     ann, bob = (store.create(EnterpriseAccount(user_name=name)) for name in ("ann", "bob"))
 
     def rename(user: EnterpriseAccount) -> EnterpriseAccount:
@@ -498,9 +511,10 @@ def test_discovery__describes_the_interface(client: httpx.Client) -> None:
     assert schemas == {USER, ENTERPRISE, GROUP}
 
 
-def test_disabled__serves_nothing(settings: Settings, signer: Signer) -> None:
+def test_disabled__serves_nothing(settings: Settings, signer: Signer, tenant_name: str) -> None:
     with Engine(settings, embedder=HashingEmbedder()) as engine, serving(engine, signer) as running:
-        with running.client(running.key("directory", "admin")) as client:
+        key = running.key("directory", "admin", tenant_name=tenant_name)
+        with running.client(key) as client:
             assert client.get("/scim/v2/Users").status_code == 404
         assert not engine.has_directory
         with pytest.raises(RequestError, match="no directory is enabled"):
