@@ -444,10 +444,15 @@ def settings(loaded_settings: Settings, database: DatabaseSettings) -> Settings:
 
 
 @pytest.fixture(scope="session")
-def shared_engine(loaded_settings: Settings, shared_database: DatabaseSettings) -> Iterator[Engine]:
+def shared_settings(loaded_settings: Settings, shared_database: DatabaseSettings) -> Settings:
+    """Settings over the database of this process, for engines of modules whose tests have a tenant each."""
+    return loaded_settings.model_copy(update={"database": shared_database})
+
+
+@pytest.fixture(scope="session")
+def shared_engine(shared_settings: Settings) -> Iterator[Engine]:
     """The engine over the database of this process."""
-    settings = loaded_settings.model_copy(update={"database": shared_database})
-    with Engine(settings, embedder=HashingEmbedder()) as opened:
+    with Engine(shared_settings, embedder=HashingEmbedder()) as opened:
         yield opened
 
 

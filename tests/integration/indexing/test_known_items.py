@@ -30,9 +30,9 @@ RULES = ["提前申请", "书面批准", "每年复核", "妥善保存", "及时
 PLACES = ["财务处", "人事处", "法务处", "技术处", "行政处"]
 
 
-@pytest.fixture
-def engine(settings: Settings) -> Iterator[Engine]:
-    with opened(settings, {"rag.chunking.min_size": 1}) as opened_engine:
+@pytest.fixture(scope="module")
+def engine(shared_settings: Settings) -> Iterator[Engine]:
+    with opened(shared_settings, {"rag.chunking.min_size": 1}) as opened_engine:
         yield opened_engine
 
 

@@ -25,12 +25,10 @@ def build_table(rows: int) -> str:
     )
 
 
-@pytest.fixture
-def opened(settings: Settings) -> Iterator[Engine]:
+@pytest.fixture(scope="module")
+def opened(shared_settings: Settings) -> Iterator[Engine]:
     """An engine with one megabyte of text for a document."""
-    parsing = settings.ingestion.parsing.model_copy(update={"text_mb": 1})
-    ingestion = settings.ingestion.model_copy(update={"parsing": parsing})
-    with Engine(settings.model_copy(update={"ingestion": ingestion}), embedder=HashingEmbedder()) as engine:
+    with open_engine(shared_settings, {"ingestion.parsing.text_mb": 1}) as engine:
         yield engine
 
 

@@ -23,9 +23,9 @@ SUBJECTS = """
 SENTENCE = "The rules about {} are on the page of the team that works with it."
 
 
-@pytest.fixture
-def lexical(settings: Settings) -> Iterator[Engine]:
-    with opened(settings, {"rag.retrieval.semantic_weight": 0.0, "rag.chunking.min_size": 1}) as engine:
+@pytest.fixture(scope="module")
+def lexical(shared_settings: Settings) -> Iterator[Engine]:
+    with opened(shared_settings, {"rag.retrieval.semantic_weight": 0.0, "rag.chunking.min_size": 1}) as engine:
         yield engine
 
 

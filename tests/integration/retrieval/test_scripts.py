@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from kosmos_rag import Settings, SourceDocument, Tenant
+from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.core.text.analysis import separate_words
 from tests.integration.variants import opened
 
@@ -61,11 +61,16 @@ SENTENCES = {
 """A word and the only sentence with it, in Chinese, Japanese, Korean and Thai."""
 
 
-@pytest.fixture
-def lexical(settings: Settings, tenant_name: str) -> Iterator[Tenant]:
+@pytest.fixture(scope="module")
+def engine(shared_settings: Settings) -> Iterator[Engine]:
     changes = {"rag.retrieval.semantic_weight": 0.0, "rag.chunking.min_size": 1}
-    with opened(settings, changes) as engine:
-        yield engine.tenant(tenant_name)
+    with opened(shared_settings, changes) as opened_engine:
+        yield opened_engine
+
+
+@pytest.fixture
+def lexical(engine: Engine, tenant_name: str) -> Tenant:
+    return engine.tenant(tenant_name)
 
 
 def test_words__of_scripts_without_spaces_find_their_sentence(lexical: Tenant) -> None:
