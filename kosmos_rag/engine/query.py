@@ -177,7 +177,8 @@ class QueryHandler:
         with self.charge(reader, usage.Quantity.QUESTIONS):
             handled = self._search(reader, request)
             self._deliver(handled, handled.result)
-            self._observe(handled, handled.result)
+            if self._observers:
+                self._observe(handled, handled.result)
         return handled.result
 
     def search_several(self, reader: AuditContext, texts: Sequence[str], request: QueryRequest) -> SearchResult:
@@ -221,7 +222,8 @@ class QueryHandler:
             handled = self._search(reader, request)
             context = self._assemble(handled, max_tokens)
             self._deliver(handled, context)
-            self._observe(handled, context)
+            if self._observers:
+                self._observe(handled, context)
         return context
 
     def answer(
@@ -233,7 +235,8 @@ class QueryHandler:
             had_evidence = not stream.sources.refused
             answer = stream.answer()
             self._deliver(searches[-1], answer, *searches[:-1])
-            self._observe(searches[-1], answer, had_evidence=had_evidence)
+            if self._observers:
+                self._observe(searches[-1], answer, had_evidence=had_evidence)
         return answer
 
     def stream(
