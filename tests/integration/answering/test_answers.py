@@ -15,6 +15,7 @@ from kosmos_rag.answering.scorers import EmbeddingScorer
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.integration.variants import opened
 
 CHURN = """# Metrics
 
@@ -33,15 +34,19 @@ Money that went back to a customer is booked on the day of the refund.
 """
 
 
+@pytest.fixture(scope="module")
+def answering(shared_settings: Settings) -> Iterator[Engine]:
+    """An engine that answers whatever it finds evidence for."""
+    with opened(shared_settings, {"rag.answer.threshold": 0.0}, embedder=HashingEmbedder(dimensions=256)) as engine:
+        yield engine
+
+
 @pytest.fixture
-def scope(settings: Settings, tenant_name: str) -> Iterator[Tenant]:
-    """A tenant with one document, by an engine that answers whatever it finds evidence for."""
-    answering = settings.rag.answer.model_copy(update={"threshold": 0.0})
-    rag = settings.rag.model_copy(update={"answer": answering})
-    with Engine(settings.model_copy(update={"rag": rag}), embedder=HashingEmbedder(dimensions=256)) as engine:
-        opened = engine.tenant(tenant_name)
-        opened.ingest(SourceDocument(source="metrics.md", data=CHURN.encode()))
-        yield opened
+def scope(answering: Engine, tenant_name: str) -> Tenant:
+    """A tenant with one document."""
+    tenant = answering.tenant(tenant_name)
+    tenant.ingest(SourceDocument(source="metrics.md", data=CHURN.encode()))
+    return tenant
 
 
 def test_answer__cites_the_very_characters_of_the_stored_document(scope: Tenant) -> None:
@@ -91,9 +96,9 @@ def test_answer__has_code_and_rows_and_no_headings_of_any_format(
 ) -> None:
     embedder = HashingEmbedder(dimensions=256)
     with Engine(settings, embedder=embedder) as engine:
-        opened = engine.tenant(tenant_name)
-        opened.ingest(SourceDocument(source=source, data=text.encode()))
-        context = opened.context("How is churn calculated?")
+        tenant = engine.tenant(tenant_name)
+        tenant.ingest(SourceDocument(source=source, data=text.encode()))
+        context = tenant.context("How is churn calculated?")
     scored = score_evidence(context.question, context.passages, EmbeddingScorer(embedder))
     assert [item.unit.text.removeprefix("-- Churn is loss.\n") for item in scored if item.unit.kind == "code"] == [SQL]
     assert [item.unit.text for item in scored if item.unit.kind == "row"] == rows
@@ -178,13 +183,13 @@ def test_answer__embeds_each_question_and_each_unit_once(settings: Settings, ten
     embedder = CountingEmbedder()
     text = "# Parking\n\nGuests may park for two hours.\n\nThe garage is closed at night."
     with Engine(settings, embedder=embedder) as engine:
-        opened = engine.tenant(tenant_name)
-        opened.ingest(SourceDocument(source="parking.md", data=text.encode()))
+        tenant = engine.tenant(tenant_name)
+        tenant.ingest(SourceDocument(source="parking.md", data=text.encode()))
         embedder.texts.clear()
         embedder.questions.clear()
         first, second = "How long may guests park?", "When is the garage closed?"
         for question in (first, second):
-            assert opened.answer(question).units
+            assert tenant.answer(question).units
         assert embedder.questions == [first, second]
         assert sorted(embedder.texts) == [
             "Parking: Guests may park for two hours.",
