@@ -10,9 +10,9 @@ from typing import Protocol
 from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.errors import RequestError, SourceError
 from kosmos_rag.core.types import IngestFailure, SourceDocument
+from kosmos_rag.ingestion.parts import divide_file, may_have_parts, name_parts, strip_part
 from kosmos_rag.ingestion.sources.folder import FolderSource, FolderSpec
 from kosmos_rag.ingestion.sources.listing import Entry, Listing, Source
-from kosmos_rag.ingestion.sources.parts import divide_file, may_have_parts, name_parts, strip_part
 from kosmos_rag.ingestion.sources.spec import validate_spec
 
 

@@ -31,8 +31,8 @@ from kosmos_rag.core.types import (
 from kosmos_rag.ingestion.acl import apply_access_policy
 from kosmos_rag.ingestion.chunking import build_chunker
 from kosmos_rag.ingestion.definitions import find_defined_terms
+from kosmos_rag.ingestion.parts import strip_part
 from kosmos_rag.ingestion.sources.listing import MAX_SOURCE_CHARS, Entry
-from kosmos_rag.ingestion.sources.parts import strip_part
 from kosmos_rag.parsing import OutputLimits, is_small_text, media_types, parse
 from kosmos_rag.parsing.headings import find_plain_headings
 from kosmos_rag.parsing.pdf.ocr import require_ocr

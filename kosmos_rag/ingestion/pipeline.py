@@ -28,10 +28,10 @@ from kosmos_rag.ingestion.document import (
     document_id,
 )
 from kosmos_rag.ingestion.executor import Executor, SynchronousExecutor
+from kosmos_rag.ingestion.parts import strip_part
 from kosmos_rag.ingestion.publisher import NO_LEASE, Lease, Publisher
 from kosmos_rag.ingestion.report import OutcomeRecorder, ReportBuilder
 from kosmos_rag.ingestion.run import DocumentEntry, IngestRun
-from kosmos_rag.ingestion.sources.parts import strip_part
 from kosmos_rag.ingestion.state import (
     find_part_ids,
     find_stale_parts,

@@ -16,7 +16,7 @@ from kosmos_rag.ingestion.document import ChunkedDocument, DocumentProcessor
 from kosmos_rag.ingestion.executor import Executor
 from kosmos_rag.ingestion.publisher import NO_LEASE, Completion, Lease, Publisher
 from kosmos_rag.ingestion.report import OutcomeRecorder, PublishedDocument
-from kosmos_rag.ingestion.sources.parts import strip_part
+from kosmos_rag.ingestion.parts import strip_part
 from kosmos_rag.ingestion.state import CollectionState, find_part_ids, find_replaced_parts
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.documents import StoredDocuments

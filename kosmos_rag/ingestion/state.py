@@ -10,7 +10,7 @@ from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.core.types import Space, is_text
 from kosmos_rag.ingestion.document import document_id
-from kosmos_rag.ingestion.sources.parts import may_have_parts, name_part, name_parts, strip_part
+from kosmos_rag.ingestion.parts import may_have_parts, name_part, name_parts, strip_part
 from kosmos_rag.storage.documents import StoredDocuments
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import SpaceStore, TenantRef

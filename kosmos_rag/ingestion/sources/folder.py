@@ -11,11 +11,11 @@ from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.errors import GONE, SourceError
 from kosmos_rag.core.section import Switch
 from kosmos_rag.core.types import IngestFailure, SourceDocument
+from kosmos_rag.ingestion.parts import FilePart, covers_part, divide_file, may_have_parts, strip_part
 from kosmos_rag.ingestion.sources.files import from_locator, open_regular, read_file, to_locator, unreadable_error
 from kosmos_rag.ingestion.sources.gitignore import IgnoreFiles, Patterns
 from kosmos_rag.ingestion.sources.listing import Entry, Listing, build_failure, drop_duplicates
 from kosmos_rag.ingestion.sources.names import FileNames, RootName
-from kosmos_rag.ingestion.sources.parts import FilePart, covers_part, divide_file, may_have_parts, strip_part
 from kosmos_rag.ingestion.sources.spec import DocumentOptions, SourcePath
 
 IGNORE_FILE = ".kosmosignore"

@@ -17,9 +17,9 @@ import psycopg
 from kosmos_rag.core.errors import DatabaseUnavailable, RequestError
 from kosmos_rag.core.types import EVERYONE, IngestFailure, Job, Outcome
 from kosmos_rag.ingestion.document import DocumentProcessor, document_id
+from kosmos_rag.ingestion.parts import covers_part, strip_part
 from kosmos_rag.ingestion.pipeline import IngestPipeline
 from kosmos_rag.ingestion.sources.listing import ChangeSource, Entry, Listing
-from kosmos_rag.ingestion.sources.parts import covers_part, strip_part
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.ingestion.state import find_unfinished_jobs, load_preset, require_preset
 from kosmos_rag.storage.database import Database

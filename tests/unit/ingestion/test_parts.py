@@ -15,9 +15,9 @@ from kosmos_rag.core.config import IngestionSettings, ParsingSettings
 from kosmos_rag.core.errors import SourceError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.ingestion.discovery import discover
+from kosmos_rag.ingestion.parts import divide_file
 from kosmos_rag.ingestion.sources import folder
 from kosmos_rag.ingestion.sources.listing import Source
-from kosmos_rag.ingestion.sources.parts import divide_file
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.parsing import bounds, parse
 
