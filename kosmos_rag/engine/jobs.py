@@ -15,10 +15,13 @@ from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, IngestFailure, JobInfo, JobState, RunInfo, SourceDocument
 from kosmos_rag.ingestion.document import check_document, document_id
+from kosmos_rag.ingestion.parts import split_etag
 from kosmos_rag.ingestion.sources.names import default_name
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.ingestion.sources.spec import JsonLinesPermissions, validate_feed
+from kosmos_rag.ingestion.state import find_first_parts
 from kosmos_rag.storage.database import Database
+from kosmos_rag.storage.documents import StoredDocuments
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.queue.sync_runs import SyncRuns
@@ -126,6 +129,7 @@ class TenantJobs:
         upload_id: uuid.UUID,
         connection: psycopg.Connection,
         *,
+        sha256: str,
         warning: str | None = None,
     ) -> uuid.UUID:
         """Enqueue a document whose bytes are stored already. Returns the job's id.
@@ -134,13 +138,14 @@ class TenantJobs:
             document: the document without its bytes.
             upload_id: the stored upload; `store_chunk` writes it.
             connection: a transaction of the worker role for this tenant.
+            sha256: SHA-256 of the bytes, hexadecimal.
             warning: message that the job and its lists show.
 
         Raises:
             SourceError: the document cannot be stored.
             DatabaseError: the job is not enqueued.
         """
-        stored = {"upload": str(upload_id)}
+        stored = {"upload": str(upload_id), "source_etag": sha256}
         return self._enqueue_stored(document, stored | ({"warning": warning} if warning else {}), connection)
 
     def replaces_another_upload(self, source: str, sha256: str, connection: psycopg.Connection) -> bool:
@@ -154,7 +159,11 @@ class TenantJobs:
         key = self.document_id(source)
         values = {"tenant_id": self._owner.id, "document_id": key, "key": str(key), "sha256": sha256}
         queries = (statement("other_content_of_document"), statement("unfinished_job_of_key"))
-        return any(connection.execute(query, values).fetchone() for query in queries)
+        if any(connection.execute(query, values).fetchone() for query in queries):
+            return True
+        parts = find_first_parts(self._owner.id, self._collection, [source])
+        etags = StoredDocuments(connection, self._owner.id).read_etags(list(parts)) if parts else {}
+        return any(split_etag(etag)[0] != sha256 for etag in etags.values())
 
     def enqueue_file(self, document: SourceDocument, file_id: uuid.UUID, connection: psycopg.Connection) -> uuid.UUID:
         """Enqueue a document whose bytes are those of a stored file.

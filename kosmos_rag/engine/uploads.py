@@ -140,7 +140,7 @@ class TenantUploads:
                 f"it replaces another {document.source}; if that is another document, upload this one with its folder "
                 f"as source, such as team/{document.source}, and the other one again"
             )
-        return jobs.enqueue_upload(document, upload.id, connection, warning=warning)
+        return jobs.enqueue_upload(document, upload.id, connection, sha256=upload.sha256, warning=warning)
 
     def enqueue_once(
         self,

@@ -1,16 +1,15 @@
 """Expand the items of `ingest` to documents, loaded one by one."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
-from io import BytesIO
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
 from kosmos_rag.core.config import IngestionSettings
-from kosmos_rag.core.errors import RequestError, SourceError
+from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import IngestFailure, SourceDocument
-from kosmos_rag.ingestion.parts import divide_file, may_have_parts, name_parts, strip_part
+from kosmos_rag.ingestion.parts import strip_part
 from kosmos_rag.ingestion.sources.folder import FolderSource, FolderSpec
 from kosmos_rag.ingestion.sources.listing import Entry, Listing, Source
 from kosmos_rag.ingestion.sources.spec import validate_spec
@@ -35,11 +34,8 @@ class PendingDocument(Protocol):
         ...
 
     @property
-    def parts(self) -> int | None:
-        """Number of parts of its file, 0 for a file that is one document.
-
-        The result is None where the end of the run removes what the file no longer has.
-        """
+    def may_be_divided(self) -> bool:
+        """Whether it becomes several documents where it is a large file of rows."""
         ...
 
     def load(self) -> SourceDocument:
@@ -60,7 +56,7 @@ class ListedDocument:
     etag: None = None
     """Left out: an unchanged file is recognised by its content, which costs no more than reading it."""
     is_listed: bool = True
-    parts: None = None
+    may_be_divided: bool = True
 
     @property
     def source(self) -> str:
@@ -83,7 +79,7 @@ class LoadedDocument:
     document: SourceDocument
     etag: None = None
     is_listed: bool = False
-    parts: None = None
+    may_be_divided: bool = True
 
     @property
     def source(self) -> str:
@@ -109,19 +105,6 @@ class Discovery:
     """Of folders: documents that they cover and no longer list are removed with `prune`."""
     failures: list[IngestFailure] = field(default_factory=list)
     """Files that could not be listed."""
-    parts: dict[str, int] = field(default_factory=dict)
-    """Number of parts of each file that may have some; 0 for a file that is one document."""
-
-    def drop_failed_files(self, failed: set[str]) -> None:
-        """Leave out the parts of files without a stored document: the documents that they had stay.
-
-        Args:
-            failed: names of the documents that were not stored.
-        """
-        for parts in (self.parts, *(listing.parts for listing in self.listings)):
-            for file, count in list(parts.items()):
-                if failed >= name_parts(file, count):
-                    del parts[file]
 
 
 def discover(
@@ -142,15 +125,14 @@ def discover(
     folders: dict[str, Path] = {}
     for item in items:
         if isinstance(item, SourceDocument):
-            loaded += map(LoadedDocument, _divide(item, settings, discovery))
+            loaded.append(LoadedDocument(item))
             continue
         if not isinstance(item, Path):
             raise RequestError(f"{item!r} is nothing to ingest; give files, folders or SourceDocuments")
         origin = FolderSource(validate_spec(FolderSpec, "folder", {"path": item, "root": root}), settings)
         listing = origin.listing()
-        names = files.add(origin, listing)
+        files.add(origin, listing)
         discovery.failures += listing.failures
-        discovery.parts |= {file: count for file, count in listing.parts.items() if file in names}
         if item.is_dir():
             if not item.samefile(folders.setdefault(origin.prefix, item)):
                 raise RequestError(
@@ -168,59 +150,30 @@ class _Files:
     """The files of several listings, the first of each name."""
 
     documents: dict[str, ListedDocument] = field(default_factory=dict)
-    paths: dict[str, str] = field(default_factory=dict)
-    """Path of each file by its name."""
     duplicates: dict[str, IngestFailure] = field(default_factory=dict)
 
-    def add(self, origin: Source, listing: Listing) -> set[str]:
-        """Add the entries of a listing, and return the names of their files."""
-        names: set[str] = set()
+    def add(self, origin: Source, listing: Listing) -> None:
+        """Add the entries of a listing."""
         for entry in listing:
-            name = strip_part(entry.source) if "part" in entry.locator else entry.source
-            path = entry.locator["path"]
-            is_first = self.paths.setdefault(name, path) == path
-            if is_first:
-                names.add(name)
-                document = self.documents.setdefault(entry.source, ListedDocument(origin=origin, entry=entry))
-                is_first = document.entry.locator["path"] == path
-            if not is_first:
+            name = entry.source
+            document = self.documents.setdefault(name, ListedDocument(origin=origin, entry=entry))
+            if document.entry.locator["path"] != entry.locator["path"]:
                 message = f"{name} is the name of two files; the first was taken: give one of them another root"
                 self.duplicates[name] = IngestFailure(source=name, code="duplicate", message=message)
-        return names
 
 
-def _divide(document: SourceDocument, settings: IngestionSettings, discovery: Discovery) -> Sequence[SourceDocument]:
-    """Return the parts of a document, or the document where its text fits into one."""
-    is_divisible = isinstance(document.source, str) and may_have_parts(document.source) and not document.media_type
-    if not is_divisible or not isinstance(document.data, bytes) or document.skipped_rows:
-        return [document]
-    file = BytesIO(document.data)
-    try:
-        parts = divide_file(file, document.source, settings)
-    except SourceError:
-        return [document]  # the parser reports the limit
-    discovery.parts[document.source] = len(parts)
-    return [
-        replace(
-            document,
-            source=part.name(document.source),
-            data=part.read(file),
-            media_type=part.media_type,
-            skipped_rows=part.skipped,
-        )
-        for part in parts
-    ] or [document]
-
-
-def find_unlisted_sources(listing: Listing, stored: Iterable[str], listed: set[str]) -> list[str]:
+def find_unlisted_sources(listing: Listing, stored: Iterable[str], is_listed: Callable[[str], bool]) -> list[str]:
     """Return the stored sources that a listing covers and lacks.
 
+    The parts of a listed file are not among them.
+
     Args:
-        listing: The completed listing of a folder.
+        listing: The completed listing of a source.
         stored: Sources of the stored documents.
-        listed: Sources of the listed documents.
+        is_listed: Whether the listing has a document of a name.
     """
-    return [source for source in stored if source not in listed and listing.covers(source)]
+    files = ((source, strip_part(source)) for source in stored)
+    return [source for source, file in files if not is_listed(source) and not is_listed(file) and listing.covers(file)]
 
 
 def split_windows(documents: Sequence[PendingDocument], size: int) -> Iterator[Sequence[PendingDocument]]:

@@ -31,7 +31,7 @@ from kosmos_rag.core.types import (
 from kosmos_rag.ingestion.acl import apply_access_policy
 from kosmos_rag.ingestion.chunking import build_chunker
 from kosmos_rag.ingestion.definitions import find_defined_terms
-from kosmos_rag.ingestion.parts import strip_part
+from kosmos_rag.ingestion.parts import may_have_parts, strip_part
 from kosmos_rag.ingestion.sources.listing import MAX_SOURCE_CHARS, Entry
 from kosmos_rag.parsing import OutputLimits, is_small_text, media_types, parse
 from kosmos_rag.parsing.headings import find_plain_headings
@@ -457,7 +457,9 @@ class DocumentProcessor:
         """
         if entry.etag is None:
             return None
-        text = f"{entry.etag}\x1f{self._pipeline_key}"
+        # The parts of a file depend on the limit, and a file above it is tried again under another one.
+        limit = f"\x1f{self.settings.ingestion.parsing.text_mb}" if may_have_parts(entry.source) else ""
+        text = f"{entry.etag}\x1f{self._pipeline_key}{limit}"
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def process(

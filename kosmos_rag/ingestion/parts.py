@@ -5,12 +5,12 @@ Each is a document with whole rows and the header of the file.
 
 import csv
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from io import StringIO, TextIOWrapper
 from itertools import chain
 from pathlib import PurePath
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.errors import ParseError, SourceError
@@ -44,15 +44,6 @@ class FilePart:
     media_type: str
     encoding: str | None
     """Of the file; None for UTF-8."""
-
-    @classmethod
-    def from_locator(cls, locator: Mapping[str, Any]) -> "FilePart":
-        """Return the part of a locator."""
-        return cls(**locator)
-
-    def to_locator(self) -> dict[str, Any]:
-        """Return the part as JSON."""
-        return asdict(self)
 
     def name(self, file: str) -> str:
         """Return the name of the part's document."""
@@ -89,28 +80,39 @@ def name_parts(file: str, count: int) -> set[str]:
     return {name_part(file, number) for number in range(1, count + 1)} or {file}
 
 
+def number_part(source: str) -> int:
+    """Return the number of a part by its name; 0 for other names."""
+    return 0 if strip_part(source) == source else int(source.rpartition("-")[2])
+
+
 def strip_part(source: str) -> str:
     """Return the name of the file of a part; other names unchanged."""
     file = _PART.sub("", source)
     return file if may_have_parts(file) else source
 
 
-def covers_part(source: str, parts: Mapping[str, int]) -> bool:
-    """Return whether a stored document is one that a listed file no longer has.
+def join_etag(etag: str | None, parts: int) -> str | None:
+    """Return the etag of each part of a file that is stored completely."""
+    return None if etag is None else f"{etag}:{parts}"
 
-    Args:
-        source: the name of the document.
-        parts: number of parts of each listed file; 0 for a file that is one document.
+
+def split_etag(etag: str | None) -> tuple[str, int]:
+    """Return the etag of the file of a part, and how many parts it has.
+
+    The number is 0 where the etag is of no part.
     """
-    file = strip_part(source)
-    if file == source:
-        return parts.get(file, 0) > 0
-    return file in parts and int(source.rpartition("-")[2]) > parts[file]
+    before, _, count = (etag or "").rpartition(":")
+    return (before, int(count)) if before and count.isdecimal() else ("", 0)
 
 
 def may_have_parts(source: str) -> bool:
     """Return whether a file of this name is divided where it is large."""
     return media_types.TEXTS.get(PurePath(source).suffix.lower().lstrip(".")) in _KINDS
+
+
+def measure_limit(settings: IngestionSettings) -> int:
+    """Return how many bytes a file may have that is divided: text has more than those."""
+    return bounds.MAX_FILE_PARTS * settings.parsing.text_mb * 2**20
 
 
 def divide_file(file: BinaryIO, source: str, settings: IngestionSettings) -> Sequence[FilePart]:

@@ -33,9 +33,8 @@ from kosmos_rag.ingestion.publisher import NO_LEASE, Lease, Publisher
 from kosmos_rag.ingestion.report import OutcomeRecorder, ReportBuilder
 from kosmos_rag.ingestion.run import DocumentEntry, IngestRun
 from kosmos_rag.ingestion.state import (
+    find_first_parts,
     find_part_ids,
-    find_stale_parts,
-    find_unfinished_jobs,
     load_preset,
     load_sources,
     load_state,
@@ -136,8 +135,10 @@ class IngestPipeline:
     ) -> None:
         position, total = 0, len(discovery.documents)
         executor = SynchronousExecutor()
+        names = [document.source for document in discovery.documents if is_text(document.source)]
+        reserved = frozenset(document_id(tenant.id, collection, name) for name in names if strip_part(name) != name)
         for window in split_windows(discovery.documents, WINDOW_DOCUMENTS):
-            self.run(tenant, collection, window, recorder=report, executor=executor)
+            self.run(tenant, collection, window, recorder=report, executor=executor, reserved=reserved)
             for document in window:
                 position += 1
                 if on_progress is not None:
@@ -154,6 +155,7 @@ class IngestPipeline:
         subject: str | None = None,
         lease: Lease = NO_LEASE,
         executor: Executor | None = None,
+        reserved: frozenset[uuid.UUID] = frozenset(),
     ) -> None:
         """Ingest documents of one collection.
 
@@ -167,15 +169,17 @@ class IngestPipeline:
             subject: who is charged, where the caller is not; None for the collection alone.
             lease: fences the documents off from other writers.
             executor: processes the documents and publishes the batches; None for the calling thread.
+            reserved: documents that have the name of a part and are none.
         """
         charged: AbstractContextManager[None] = nullcontext()
         if self._charge is not None and usage.current_account() is None:
             reader = AuditContext(tenant=tenant, principals=(), subject=subject, collection=collection)
             charged = self._charge(reader)
         entries = _assign_ids(tenant, collection, documents, recorder)
+        parts = find_first_parts(tenant.id, collection, [document.source for _, document in entries])
         try:
             with self._database.worker.transaction(tenant.id, [EVERYONE], on_node=True) as connection:
-                state = load_state(connection, tenant.id, collection, [key for key, _ in entries])
+                state = load_state(connection, tenant.id, collection, [*(key for key, _ in entries), *parts])
             require_preset(collection, preset_version, state.preset)
             processor = self._get_processor(state.preset)
         except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
@@ -183,7 +187,7 @@ class IngestPipeline:
         run = IngestRun(
             database=self._database, publisher=self.publisher, processor=processor, tenant=tenant,
             collection=collection, state=state, recorder=recorder, lease=lease,
-            executor=executor or SynchronousExecutor(),
+            executor=executor or SynchronousExecutor(), reserved=reserved,
         )  # fmt: skip
         with charged:
             return run.ingest(entries)
@@ -219,10 +223,8 @@ class IngestPipeline:
         """
         ids = [document_id(tenant.id, collection, source) for source in sources if is_text(source)]
         with self._database.worker.transaction_with_events(tenant.id, [EVERYONE]) as (connection, events):
+            JobWriter(connection, tenant).cancel_documents(ids)
             ids += find_part_ids(connection, tenant, collection, sources)
-            JobWriter(connection, tenant).cancel_documents(
-                [*ids, *find_unfinished_jobs(connection, tenant, collection, sources)]
-            )
             return remove_documents(connection, tenant.id, ids, collection=collection, events=events)
 
     def update_metadata(
@@ -269,21 +271,20 @@ class IngestPipeline:
     def _remove_missing(
         self, tenant: TenantRef, collection: str, discovery: Discovery, report: ReportBuilder, *, prune: bool
     ) -> None:
-        """Delete documents that a folder no longer lists, and parts that a file no longer has.
+        """Delete documents that a folder no longer lists.
 
         Unlistable ones are deleted too if they would stay readable by everyone.
         """
         listings = discovery.listings if prune else []
-        discovery.drop_failed_files({failure.source for failure in report.failed[len(discovery.failures) :]})
         failed = {failure.source: failure.code for failure in discovery.failures}
-        if not listings and not failed and not discovery.parts:
+        if not listings and not failed:
             return
         listed = {document.source for document in discovery.documents}
         with self._database.worker.transaction_with_events(tenant.id, [EVERYONE]) as (connection, events):
             missing: dict[str, uuid.UUID] = {}
             for listing in listings:
                 stored = load_sources(connection, tenant.id, collection, prefix=listing.prefix)
-                sources = find_unlisted_sources(listing, stored, listed)
+                sources = find_unlisted_sources(listing, stored, listed.__contains__)
                 if refusal := listing.refusal_to_prune(sources):
                     report.failed.append(refusal)
                 else:
@@ -293,9 +294,6 @@ class IngestPipeline:
             for key, part in find_part_ids(connection, tenant, collection, failed).items():
                 error_codes.setdefault(key, failed[strip_part(part)])
             ids = {*missing.values(), *find_unauthorised(connection, tenant.id, error_codes, access)}
-            # A listed document may have the name of a part.
-            listed_ids = {document_id(tenant.id, collection, source) for source in filter(is_text, listed)}
-            ids.update(set(find_stale_parts(connection, tenant, collection, discovery.parts)) - listed_ids)
             removed = 0
             if ids:
                 removed = remove_documents(connection, tenant.id, list(ids), collection=collection, events=events)

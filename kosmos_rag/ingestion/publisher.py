@@ -67,6 +67,13 @@ class Lease(Protocol):
         """
         ...
 
+    def may_continue(self, document: PendingDocument) -> bool:
+        """Return whether to continue with a document that takes long, without a query.
+
+        False: it has no outcome.
+        """
+        ...
+
     def verify(self, queue: psycopg.Connection, document_ids: Sequence[uuid.UUID]) -> Collection[uuid.UUID]:
         """Return the documents with a valid lease, and lock these leases.
 
@@ -89,6 +96,9 @@ class Lease(Protocol):
 
 class _NoLease:
     def may_start(self, document: PendingDocument) -> bool:  # noqa: ARG002
+        return True
+
+    def may_continue(self, document: PendingDocument) -> bool:  # noqa: ARG002
         return True
 
     def verify(self, queue: psycopg.Connection, document_ids: Sequence[uuid.UUID]) -> Collection[uuid.UUID]:  # noqa: ARG002

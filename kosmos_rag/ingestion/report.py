@@ -2,9 +2,9 @@
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, Self
 
 from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.core.types import IngestFailure, IngestReport, Outcome
@@ -17,11 +17,34 @@ class PublishedDocument:
     """A document whose new version is committed."""
 
     pending: PendingDocument
-    document: ChunkedDocument
     outcome: Outcome
     """NEW or CHANGED."""
+    chunks: int
     reused: int
     """Chunks that were not embedded again."""
+    truncated_tokens: int
+    """Tokens of titles and sections that were cut off."""
+    fallbacks: Mapping[str, int]
+    """Chunks by the reason for which another chunker than the chosen one made them."""
+
+    @classmethod
+    def from_document(
+        cls, pending: PendingDocument, document: ChunkedDocument, outcome: Outcome, *, reused: int
+    ) -> Self:
+        """Return the record of a document, without its text.
+
+        Args:
+            outcome: NEW or CHANGED.
+            reused: Chunks that were not embedded again.
+        """
+        return cls(
+            pending=pending,
+            outcome=outcome,
+            chunks=len(document.chunks),
+            reused=reused,
+            truncated_tokens=document.truncated_tokens,
+            fallbacks=Counter(chunk.fallback_reason for chunk in document.chunks if chunk.fallback_reason),
+        )
 
 
 class OutcomeRecorder(Protocol):
@@ -79,9 +102,9 @@ class ReportBuilder:
         """Count new and changed documents with their chunks."""
         for entry in published:
             self.counts[entry.outcome] += 1
-            self.chunks += len(entry.document.chunks)
+            self.chunks += entry.chunks
             self.reused += entry.reused
-            self.fallbacks.update(chunk.fallback_reason for chunk in entry.document.chunks if chunk.fallback_reason)
+            self.fallbacks.update(entry.fallbacks)
 
     def record_unchanged(self, documents: Sequence[PendingDocument]) -> None:
         """Count unchanged documents."""

@@ -4,20 +4,28 @@ import logging
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from kosmos_rag.core.errors import GONE, DatabaseError, IngestionError
+from kosmos_rag.core.errors import GONE, DatabaseError, IngestionError, SourceError
 from kosmos_rag.core.telemetry import usage
-from kosmos_rag.core.types import EVERYONE, Outcome
+from kosmos_rag.core.types import EVERYONE, Outcome, SourceDocument
 from kosmos_rag.ingestion.acl import find_unauthorised
 from kosmos_rag.ingestion.discovery import PendingDocument
-from kosmos_rag.ingestion.document import ChunkedDocument, DocumentProcessor
+from kosmos_rag.ingestion.division import DividedDocument, PartLeases, PartOutcomes, PendingPart, divide
+from kosmos_rag.ingestion.document import ChunkedDocument, DocumentProcessor, document_id
 from kosmos_rag.ingestion.executor import Executor
+from kosmos_rag.ingestion.parts import join_etag, strip_part
 from kosmos_rag.ingestion.publisher import NO_LEASE, Completion, Lease, Publisher
 from kosmos_rag.ingestion.report import OutcomeRecorder, PublishedDocument
-from kosmos_rag.ingestion.parts import strip_part
-from kosmos_rag.ingestion.state import CollectionState, find_part_ids, find_replaced_parts
+from kosmos_rag.ingestion.state import (
+    CollectionState,
+    find_first_parts,
+    find_part_ids,
+    find_stale_parts,
+    load_fingerprints,
+)
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.documents import StoredDocuments
 from kosmos_rag.storage.publish import remove_documents
@@ -86,6 +94,8 @@ class IngestRun:
     recorder: OutcomeRecorder
     lease: Lease
     executor: Executor
+    reserved: frozenset[uuid.UUID]
+    """Documents that have the name of a part and are none."""
 
     def ingest(self, documents: Iterable[DocumentEntry]) -> None:
         """Process the documents in order and publish them in batches.
@@ -115,6 +125,13 @@ class IngestRun:
         key, pending = entry
         with pending.start_span():
             document = pending.load()
+            if pending.may_be_divided:
+                divided = divide(document, self.processor.settings.ingestion)
+                if isinstance(divided, DividedDocument):
+                    self._submit(collected.batch)
+                    with closing(divided):
+                        self._ingest_parts(entry, document, divided)
+                    return None
             self.processor.check(document)
             if self.state.fingerprints.get(key) == self.processor.fingerprint(document):
                 collected.unchanged.append(entry)
@@ -128,6 +145,66 @@ class IngestRun:
                 return future.result()
             collected.slow.append((entry, future))
             return None
+
+    def _ingest_parts(self, file: DocumentEntry, document: SourceDocument, divided: DividedDocument) -> None:
+        """Ingest the parts of a document as a run of their own.
+
+        The last one of them ends the document.
+        """
+        key, pending = file
+        self.processor.check(replace(document, data=b""))
+        parts = [PendingPart(file=pending, divided=divided, part=part) for part in divided.parts]
+        entries = [(document_id(self.tenant.id, self.collection, part.source), part) for part in parts]
+        ids = [part_id for part_id, _ in entries]
+        if not self.reserved.isdisjoint(ids):
+            raise SourceError(
+                "duplicate", f"{document.source} is divided, and another document has the name of a part; rename that"
+            )
+        with self.database.worker.transaction(self.tenant.id, [EVERYONE], on_node=True) as connection:
+            fingerprints = load_fingerprints(connection, self.tenant.id, ids)
+        outcomes = PartOutcomes(
+            len(parts),
+            succeed=usage.bind(partial(self._complete_parts, file, ids)),
+            fail=usage.bind(partial(self._fail_parts, file)),
+        )
+        run = replace(
+            self,
+            state=replace(self.state, fingerprints=fingerprints),
+            recorder=outcomes,
+            lease=PartLeases(lease=self.lease, key=key, file=pending, outcomes=outcomes),
+        )
+        run.ingest(entries)
+
+    def _complete_parts(self, file: DocumentEntry, ids: Sequence[uuid.UUID], outcomes: PartOutcomes) -> None:
+        """Remove what the parts replace, store their etags, and complete the lease of their file."""
+        key, pending = file
+        etag = join_etag(pending.etag, len(ids))
+        chunks = sum(part.chunks for part in outcomes.published)
+        try:
+            with self.database.worker.transaction_with_events(self.tenant.id, [EVERYONE]) as (connection, events):
+                if key not in self.lease.verify(connection, [key]):
+                    raise IngestionError("lease_lost", f"another writer took {pending.source} over")
+                stale = find_stale_parts(connection, self.tenant, self.collection, pending.source, len(ids))
+                stale = [document for document in stale if document not in self.reserved]
+                removed = remove_documents(connection, self.tenant.id, stale, collection=self.collection, events=events)
+                if etag is not None:
+                    stored = StoredDocuments(connection, self.tenant.id)
+                    stored.update_etags(dict.fromkeys(ids, etag), collection=self.collection)
+                outcome = outcomes.find_outcome(has_replaced=removed > 0)
+                completion = Completion(outcome=outcome, chunks=chunks)
+                self.lease.complete(connection, connection, {key: completion})
+        except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
+            return self.recorder.record_failure([pending], error)
+        if outcome is Outcome.UNCHANGED:
+            return self.recorder.record_unchanged([pending])
+        return self.recorder.record_published([outcomes.build_published(pending, outcome)])
+
+    def _fail_parts(self, file: DocumentEntry, error: Exception) -> None:
+        if isinstance(error, IngestionError) and error.code != "lease_lost":
+            key, pending = file
+            self._reject([(key, pending, error)])
+        else:
+            self.recorder.record_failure([file[1]], error)
 
     def _collect_slow(self, collected: _Collected) -> None:
         """Collect the documents that other threads have processed."""
@@ -203,32 +280,36 @@ class IngestRun:
                     usage.record(usage.Quantity.DOCUMENTS, 1)
                     usage.record(usage.Quantity.BYTES, len(document.source.data))
                     published.append(
-                        PublishedDocument(
-                            pending=pending, document=document, outcome=result.outcome, reused=result.reused
-                        )
+                        PublishedDocument.from_document(pending, document, result.outcome, reused=result.reused)
                     )
         except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
             self.recorder.record_failure([pending for pending, _ in remaining.values()], error)
-        self._remove_replaced([result.pending for result in published])
+        self._remove_former_parts([result.pending for result in published])
         self.recorder.record_published(published)
         self._reject(rejected)
 
-    def _remove_replaced(self, documents: Sequence[PendingDocument]) -> None:
-        """Remove what files no longer have, once all their documents are stored.
+    def _remove_former_parts(self, documents: Sequence[PendingDocument]) -> None:
+        """Remove the parts of files that are one document now, once that is stored.
 
-        Where it fails, the next pass removes it.
+        Where it fails, the next pass removes them.
         """
-        parts = {strip_part(document.source): document.parts for document in documents if document.parts is not None}
-        if not parts:
+        files = {document.source for document in documents if document.may_be_divided}
+        firsts = find_first_parts(self.tenant.id, self.collection, files)
+        divided = {file for key, file in firsts.items() if key in self.state.fingerprints and key not in self.reserved}
+        if not divided:
             return
         try:
             with self.database.worker.transaction_with_events(self.tenant.id, [EVERYONE]) as (connection, events):
-                replaced = find_replaced_parts(connection, self.tenant, self.collection, parts)
-                if replaced:
-                    remove_documents(connection, self.tenant.id, replaced, collection=self.collection, events=events)
+                stale = [
+                    key
+                    for file in divided
+                    for key in find_stale_parts(connection, self.tenant, self.collection, file, 0)
+                    if key not in self.reserved
+                ]
+                remove_documents(connection, self.tenant.id, stale, collection=self.collection, events=events)
         except DatabaseError as error:
             log.warning(
-                "the documents that new ones replace stay until the next pass: %s", error,
+                "the parts that a document replaces stay until the next pass: %s", error,
                 extra={"action": "replaced_documents_stay", "tenant": self.tenant.name},
             )  # fmt: skip
 
@@ -253,7 +334,7 @@ class IngestRun:
             self.recorder.record_failure(
                 lost_documents, IngestionError("lease_lost", "another writer took the documents over")
             )
-        self._remove_replaced([pending for key, pending in unchanged if key in leased])
+        self._remove_former_parts([pending for key, pending in unchanged if key in leased])
         return self.recorder.record_unchanged([pending for key, pending in unchanged if key in leased])
 
     def _complete_absent(

@@ -10,7 +10,15 @@ from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.core.types import Space, is_text
 from kosmos_rag.ingestion.document import document_id
-from kosmos_rag.ingestion.parts import may_have_parts, name_part, name_parts, strip_part
+from kosmos_rag.ingestion.parts import (
+    join_etag,
+    may_have_parts,
+    name_part,
+    name_parts,
+    number_part,
+    split_etag,
+    strip_part,
+)
 from kosmos_rag.storage.documents import StoredDocuments
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import SpaceStore, TenantRef
@@ -42,13 +50,23 @@ def load_state(
 
     In the caller's transaction.
     """
-    values = {"tenant_id": tenant_id, "document_ids": list(document_ids)}
     return CollectionState(
         preset=load_preset(connection, tenant_id, collection),
         languages=tuple(name for (name,) in connection.execute(statement("text_search_languages")).fetchall()),
         spaces=SpaceStore(connection, tenant_id).list_writable(),
-        fingerprints=dict(connection.execute(statement("fingerprints"), values).fetchall()),
+        fingerprints=load_fingerprints(connection, tenant_id, document_ids),
     )
+
+
+def load_fingerprints(
+    connection: psycopg.Connection, tenant_id: uuid.UUID, document_ids: Sequence[uuid.UUID]
+) -> dict[uuid.UUID, str]:
+    """Read the fingerprints of those of the documents that are stored, by id.
+
+    In the caller's transaction.
+    """
+    values = {"tenant_id": tenant_id, "document_ids": list(document_ids)}
+    return dict(connection.execute(statement("fingerprints"), values).fetchall())
 
 
 def load_preset(connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str) -> Preset | None:
@@ -115,56 +133,67 @@ def find_part_ids(
     return dict(connection.execute(statement("parts_of_files"), values).fetchall())
 
 
-def find_unfinished_jobs(
-    connection: psycopg.Connection, tenant: TenantRef, collection: str, sources: Iterable[str]
-) -> dict[uuid.UUID, str]:
-    """Return the names of the documents that unfinished jobs write for files, by id.
-
-    Those of other files than large ones are left out. In the caller's transaction.
-    """
-    files = list(filter(may_have_parts, filter(is_text, sources)))
-    if not files:
-        return {}
-    values = {"tenant_id": tenant.id, "collection": collection, "files": files}
-    rows = connection.execute(statement("unfinished_jobs_of_files"), values).fetchall()
-    return {uuid.UUID(key): source for key, source in rows}
-
-
-def find_replaced_parts(
-    connection: psycopg.Connection, tenant: TenantRef, collection: str, parts: Mapping[str, int]
-) -> list[uuid.UUID]:
-    """Return the stale documents of files whose present documents are all stored, without an unfinished job.
-
-    Args: see `find_stale_parts`.
-    """
-    stale = find_stale_parts(connection, tenant, collection, parts)
-    files = set(stale.values())
-    unfinished = set(find_unfinished_jobs(connection, tenant, collection, files).values())
-    present = {file: name_parts(file, parts[file]) for file in files}
-    ids = {document_id(tenant.id, collection, name) for names in present.values() for name in names}
-    stored = StoredDocuments(connection, tenant.id).read_etags(ids).keys()
-    replaced = {file for file, names in present.items() if stored >= names and unfinished.isdisjoint(names)}
-    return [key for key, file in stale.items() if file in replaced]
-
-
 def find_stale_parts(
-    connection: psycopg.Connection, tenant: TenantRef, collection: str, parts: Mapping[str, int]
-) -> dict[uuid.UUID, str]:
-    """Return the files of documents that they had when they were longer or shorter, by id.
+    connection: psycopg.Connection, tenant: TenantRef, collection: str, file: str, count: int
+) -> list[uuid.UUID]:
+    """Return the stored documents of a file that it no longer has: the whole, or parts.
+
+    In the caller's transaction.
 
     Args:
-        connection: a transaction of the tenant.
-        parts: number of parts of each file; 0 for a file that is one document.
+        count: number of its parts; 0 for a file that is one document.
     """
-    wholes = {document_id(tenant.id, collection, source): source for source, count in parts.items() if count}
-    # A file with parts has two of them at least, and the first may have failed.
-    firsts = [name_part(source, number) for source, count in parts.items() if not count for number in (1, 2)]
-    ids = [*wholes, *(document_id(tenant.id, collection, part) for part in firsts)]
-    stored = StoredDocuments(connection, tenant.id).read_etags(ids).keys()
-    stale = {key: source for key, source in wholes.items() if source in stored}
-    divided = {*wholes.values(), *(strip_part(part) for part in firsts if part in stored)}
-    for key, part in find_part_ids(connection, tenant, collection, divided).items():
+    parts = find_part_ids(connection, tenant, collection, [file])
+    stale = [key for key, part in parts.items() if number_part(part) > count]
+    return [*stale, document_id(tenant.id, collection, file)] if count else stale
+
+
+def find_first_parts(tenant_id: uuid.UUID, collection: str, sources: Iterable[str]) -> dict[uuid.UUID, str]:
+    """Return the names of files by the ids of their first two parts.
+
+    One of the two may have failed.
+    """
+    files = filter(may_have_parts, filter(is_text, sources))
+    return {document_id(tenant_id, collection, name_part(file, number)): file for file in files for number in (1, 2)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StoredFile:
+    """What is stored of a file of a source."""
+
+    etag: str | None
+    """None where the source gave none, or not all parts are stored."""
+    parts: int = 0
+    """Number of parts; 0 for a file that is one document."""
+
+
+def read_stored_files(
+    connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str, etags: Mapping[str, str | None]
+) -> dict[str, StoredFile]:
+    """Return what is stored of files, by name.
+
+    Of a divided one only if all parts are of this etag. In the caller's transaction.
+
+    Args:
+        etags: present etag of each file.
+    """
+    documents = StoredDocuments(connection, tenant_id)
+    wholes = documents.read_etags([document_id(tenant_id, collection, source) for source in etags])
+    stored = {source: StoredFile(etag=etag) for source, etag in wholes.items()}
+    changed = [source for source, etag in etags.items() if source not in wholes or wholes[source] != etag]
+    firsts = find_first_parts(tenant_id, collection, changed)
+    first_etags = documents.read_etags(list(firsts)) if firsts else {}
+    counts = {}
+    for part, text in first_etags.items():
         file = strip_part(part)
-        if int(part.rpartition("-")[2]) > parts[file]:
-            stale[key] = file
-    return stale
+        etag, count = split_etag(text)
+        if count and etag == etags[file]:
+            counts[file] = count
+    names = {file: name_parts(file, count) for file, count in counts.items()}
+    ids = [document_id(tenant_id, collection, part) for parts in names.values() for part in parts]
+    part_etags = documents.read_etags(ids) if ids else {}
+    for file, parts in names.items():
+        expected = join_etag(etags[file], counts[file])
+        if all(part_etags.get(part) == expected for part in parts):
+            stored[file] = StoredFile(etag=etags[file], parts=counts[file])
+    return stored

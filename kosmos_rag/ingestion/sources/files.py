@@ -4,17 +4,33 @@ import errno
 import json
 import os
 import stat
+import tempfile
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, fields
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
-from kosmos_rag.core.errors import SourceError
+from kosmos_rag.core.config import IngestionSettings
+from kosmos_rag.core.errors import DISK_FULL, SourceError, is_disk_full
+from kosmos_rag.core.types import SourceDocument
+from kosmos_rag.ingestion.parts import may_have_parts, measure_limit
 
 _BLOCK_BYTES = 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LargeDocument(SourceDocument):
+    """A document of rows that may be too large for memory.
+
+    Its bytes are in a file, and `data` is empty.
+    """
+
+    file: BinaryIO
+    """Its receiver closes it."""
 
 
 def to_locator(path: Path) -> dict[str, str]:
@@ -105,6 +121,69 @@ def read_file(path: Path, name: str, *, max_bytes: int) -> bytes:
             raise unreadable_error(name, error) from error
 
 
+def read_or_open(path: Path, name: str, settings: IngestionSettings) -> bytes | BinaryIO:
+    """Read a regular file, or open a large one that may have parts.
+
+    Raises SourceError, which has the name in its message.
+    """
+    if may_have_parts(name):
+        file = open_regular(path, name)
+        if os.fstat(file.fileno()).st_size > settings.max_file_bytes:
+            return file
+        file.close()
+    return read_file(path, name, max_bytes=settings.max_file_bytes)
+
+
+def read_content(blocks: Iterable[bytes], name: str, settings: IngestionSettings) -> bytes | BinaryIO:
+    """Join blocks of bytes, on disk where they are many and may have parts.
+
+    Raises SourceError.
+
+    Args:
+        blocks: The content, as it arrives.
+        name: Name of the document, for messages.
+    """
+    if not may_have_parts(name):
+        return read_limited(blocks, name, max_bytes=settings.max_file_bytes)
+    content = bytearray()
+    remaining = iter(blocks)
+    for block in remaining:
+        content += block
+        if len(content) > settings.max_file_bytes:
+            return _write_file(content, remaining, name, max_bytes=measure_limit(settings))
+    return bytes(content)
+
+
+def _write_file(begin: bytearray, blocks: Iterator[bytes], name: str, *, max_bytes: int) -> BinaryIO:
+    """Write a content to a file that disappears when it is closed."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 — the caller closes it
+    size = len(begin)
+    try:
+        file.write(begin)
+        begin.clear()
+        for block in blocks:
+            size += len(block)
+            if size > max_bytes:
+                raise too_large_error(name, max_bytes, setting="ingestion.parsing.text_mb")
+            file.write(block)
+        file.seek(0)
+    except BaseException as error:
+        file.close()
+        if is_disk_full(error):
+            message = f"{name} does not fit into {tempfile.gettempdir()}; make room there, or set TMPDIR"
+            raise SourceError(DISK_FULL, message) from error
+        raise
+    return cast("BinaryIO", file)
+
+
+def attach_content(document: SourceDocument, content: bytes | BinaryIO) -> SourceDocument:
+    """Return a document with what `read_file` or `read_content` has returned."""
+    values = {item.name: getattr(document, item.name) for item in fields(document)}
+    if isinstance(content, bytes):
+        return SourceDocument(**{**values, "data": content})
+    return LargeDocument(**values, file=content)
+
+
 def read_limited(blocks: Iterable[bytes], name: str, *, max_bytes: int) -> bytes:
     """Join blocks of bytes up to a size limit.
 
@@ -124,11 +203,15 @@ def read_limited(blocks: Iterable[bytes], name: str, *, max_bytes: int) -> bytes
     return bytes(content)
 
 
-def too_large_error(name: str, max_bytes: int) -> SourceError:
-    """Return the error of a document over the size limit."""
+def too_large_error(name: str, max_bytes: int, *, setting: str = "ingestion.max_file_mb") -> SourceError:
+    """Return the error of a document over the size limit.
+
+    Args:
+        setting: The setting that limits it.
+    """
     return SourceError(
         "too_large",
-        f"{name} has more than the {max_bytes:,} bytes that ingestion.max_file_mb allows; split it or raise the limit",
+        f"{name} has more than the {max_bytes:,} bytes that {setting} allows; split it or raise the limit",
     )
 
 

@@ -3,7 +3,6 @@
 import os
 import stat
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -11,8 +10,13 @@ from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.errors import GONE, SourceError
 from kosmos_rag.core.section import Switch
 from kosmos_rag.core.types import IngestFailure, SourceDocument
-from kosmos_rag.ingestion.parts import FilePart, covers_part, divide_file, may_have_parts, strip_part
-from kosmos_rag.ingestion.sources.files import from_locator, open_regular, read_file, to_locator, unreadable_error
+from kosmos_rag.ingestion.sources.files import (
+    attach_content,
+    from_locator,
+    read_or_open,
+    to_locator,
+    unreadable_error,
+)
 from kosmos_rag.ingestion.sources.gitignore import IgnoreFiles, Patterns
 from kosmos_rag.ingestion.sources.listing import Entry, Listing, build_failure, drop_duplicates
 from kosmos_rag.ingestion.sources.names import FileNames, RootName
@@ -67,21 +71,17 @@ class FolderSource:
         # .kosmosignore comes first, so it may override .gitignore.
         names = (IGNORE_FILE, ".gitignore") if self._spec.gitignore else (IGNORE_FILE,)
         ignore_files = IgnoreFiles(self._path, names, self._names.to_name)
-        parts: dict[str, int] = {}
         return Listing(
             self._names.title,
-            drop_duplicates(self._entries(ignore_files, parts)),
-            lambda source: covers_part(source, parts) or self._covers(strip_part(source), ignore_files),
+            drop_duplicates(self._entries(ignore_files)),
+            lambda source: self._covers(source, ignore_files),
             prefix=self._names.prefix,
-            parts=parts,
         )
 
     def load(self, entry: Entry) -> SourceDocument:
         """Read the file of an entry. Raises SourceError."""
         path = from_locator(dict(entry.locator))
-        part = FilePart.from_locator(entry.locator["part"]) if "part" in entry.locator else None
-        name = self._names.to_name(path)
-        if (part.name(name) if part else name) != entry.source:
+        if self._names.to_name(path) != entry.source:
             raise SourceError("not_found", f"{entry.source} was listed under another root; list the source again")
         if self._is_external(path):
             raise SourceError(
@@ -89,31 +89,13 @@ class FolderSource:
                 f"{entry.source} is behind a link that leaves {self._names.title}; "
                 "copy the file into the folder, or set follow_external_links",
             )
-        if "refused" in entry.locator:
-            raise SourceError("too_large", entry.locator["refused"])
         try:
-            if part:
-                return self._load_part(path, entry, part)
-            data = read_file(path, entry.source, max_bytes=self._settings.max_file_bytes)
+            content = read_or_open(path, entry.source, self._settings)
         except SourceError as error:
             if error.code == "not_found" and not os.path.lexists(path):
                 raise SourceError(GONE, f"{entry.source} was removed after it was listed") from error
             raise
-        return self._spec.document(entry.source, data)
-
-    def _load_part(self, path: Path, entry: Entry, part: FilePart) -> SourceDocument:
-        """Read a part of a file that did not change since the listing. Raises SourceError."""
-        with open_regular(path, entry.source) as file:
-            try:
-                state = os.fstat(file.fileno())
-                is_changed = self._compute_etag(state) != entry.locator.get("file_etag")
-                data = b"" if is_changed else part.read(file)
-            except OSError as error:
-                raise unreadable_error(entry.source, error) from error
-        if is_changed:
-            raise SourceError("not_found", f"the file of {entry.source} was changed; list the source again")
-        document = self._spec.document(entry.source, data)
-        return replace(document, media_type=part.media_type, skipped_rows=part.skipped)
+        return attach_content(self._spec.document(entry.source, b""), content)
 
     def _covers(self, source: str, ignore_files: IgnoreFiles) -> bool:
         """Return whether a stored document disappeared from the folder.
@@ -151,43 +133,14 @@ class FolderSource:
         except SourceError:
             return False
 
-    def _entries(self, ignore_files: IgnoreFiles, parts: dict[str, int]) -> Iterator[Entry | IngestFailure]:
+    def _entries(self, ignore_files: IgnoreFiles) -> Iterator[Entry | IngestFailure]:
         try:
             is_folder = stat.S_ISDIR(self._path.stat().st_mode)
         except (OSError, ValueError) as error:
             name = self._names.to_name(self._path)
             yield build_failure(name, unreadable_error(name, error))
             return
-        entries = self._walk(ignore_files) if is_folder else iter([self._entry(self._path)])
-        for entry in entries:
-            if isinstance(entry, Entry) and may_have_parts(entry.source):
-                yield from self._divide(entry, parts)
-            else:
-                yield entry
-
-    def _divide(self, entry: Entry, parts: dict[str, int]) -> Iterator[Entry | IngestFailure]:
-        """Yield the parts of a file, or the file where its text fits into one document."""
-        try:
-            with open_regular(from_locator(dict(entry.locator)), entry.source) as file:
-                file_parts = divide_file(file, entry.source, self._settings)
-        except SourceError as error:
-            # `load` reports it, and stored parts stay. The message names the limit: another limit is another etag.
-            refused = {"refused": str(error)} if error.code == "too_large" else {}
-            yield replace(entry, etag=self._extend_etag(entry, *refused.values()), locator={**entry.locator, **refused})
-            return
-        except OSError:
-            yield entry
-            return
-        parts[entry.source] = len(file_parts)
-        for part in file_parts:
-            place = part.to_locator()
-            locator = {**entry.locator, "part": place, "parts": len(file_parts), "file_etag": entry.etag}
-            yield Entry(source=part.name(entry.source), etag=self._extend_etag(entry, place), locator=locator)
-        if not file_parts:
-            yield replace(entry, locator={**entry.locator, "parts": 0})
-
-    def _extend_etag(self, entry: Entry, *state: object) -> str | None:
-        return self._spec.compute_etag(entry.etag, *state) if entry.etag is not None and state else entry.etag
+        yield from self._walk(ignore_files) if is_folder else [self._entry(self._path)]
 
     def _walk(self, ignore_files: IgnoreFiles) -> Iterator[Entry | IngestFailure]:
         # Iterative: os.walk is recursive, and a thousand levels raise RecursionError.

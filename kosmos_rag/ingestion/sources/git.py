@@ -1,7 +1,7 @@
 """The files of a git repository at a branch or tag, as a source."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, BinaryIO, Literal
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from pydantic import AfterValidator, Field
@@ -11,7 +11,7 @@ from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import GONE, SourceError
 from kosmos_rag.core.section import Switch
 from kosmos_rag.core.types import IngestFailure, SourceDocument
-from kosmos_rag.ingestion.sources.files import cache_folder
+from kosmos_rag.ingestion.sources.files import attach_content, cache_folder
 from kosmos_rag.ingestion.sources.git_repository import (
     FileChange,
     Repository,
@@ -69,7 +69,7 @@ class GitSource:
         """
         self._spec = spec
         self._patterns = Patterns(spec.include, spec.exclude)
-        self._max_bytes = settings.max_file_bytes
+        self._settings = settings
         self._prefix = f"git://{spec.name}/"
         self._repositories = {spec.url: Repository(spec.url, cache_folder("git"))}
 
@@ -86,11 +86,12 @@ class GitSource:
             repository.update(locator["ref"], expected=file.object_id)
             if not repository.has(file.object_id):
                 raise SourceError(GONE, f"{entry.source} was removed after it was listed")
-        data = repository.read(file, entry.source, max_bytes=self._max_bytes)
-        if is_lfs_pointer(data):
-            data = self._read_large(repository, data, entry.source)
+        content = repository.read(file, entry.source, self._settings)
+        if isinstance(content, bytes) and is_lfs_pointer(content):
+            content = self._read_large(repository, content, entry.source)
         change = repository.find_change(locator["commit"], file.path)
-        return self._spec.document(entry.source, data, metadata=self._metadata(locator["url"], file, change))
+        document = self._spec.document(entry.source, b"", metadata=self._metadata(locator["url"], file, change))
+        return attach_content(document, content)
 
     def _covers(self, source: str) -> bool:
         path = source.removeprefix(self._prefix)
@@ -138,10 +139,10 @@ class GitSource:
             },
         )  # fmt: skip
 
-    def _read_large(self, repository: Repository, pointer: bytes, source: str) -> bytes:
+    def _read_large(self, repository: Repository, pointer: bytes, source: str) -> bytes | BinaryIO:
         if not self._spec.lfs:
             raise SourceError("refused", f"{source} is stored by Git LFS; set lfs: true, which needs git-lfs")
-        return repository.read_large(pointer, source, max_bytes=self._max_bytes)
+        return repository.read_large(pointer, source, self._settings)
 
     def _metadata(self, url: str, file: TreeFile, change: FileChange) -> dict[str, str]:
         metadata = {"commit": change.commit, "updated": change.date}

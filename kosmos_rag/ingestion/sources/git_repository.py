@@ -7,11 +7,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import urljoin, urlsplit
 
+from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import SourceError
-from kosmos_rag.ingestion.sources.files import read_limited, too_large_error
+from kosmos_rag.ingestion.parts import may_have_parts
+from kosmos_rag.ingestion.sources.files import read_content, too_large_error
 from kosmos_rag.ingestion.sources.programs import (
     Program,
     ProgramFailed,
@@ -118,27 +121,29 @@ class Repository:
                 elif mode in _FILES:
                     yield TreeFile(path=path, object_id=object_id.decode(), size=int(size))
 
-    def read(self, file: TreeFile, name: str, *, max_bytes: int) -> bytes:
-        """Return the content of a file. Raises SourceError, with the name in its message."""
-        if file.size > max_bytes:
-            raise too_large_error(name, max_bytes)
+    def read(self, file: TreeFile, name: str, settings: IngestionSettings) -> bytes | BinaryIO:
+        """Return the content of a file, as `read_content` does.
+
+        Raises SourceError, with the name in its message.
+        """
+        _check_size(file.size, name, settings)
         with (
             self._translate_errors(),
             self._git.stream("cat-file", "blob", file.object_id, timeout_s=READ_S, folder=self._folder) as output,
         ):
-            return read_limited(read_blocks(output), name, max_bytes=max_bytes)
+            return read_content(read_blocks(output), name, settings)
 
-    def read_large(self, pointer: bytes, name: str, *, max_bytes: int) -> bytes:
-        """Return the content that a pointer of Git LFS refers to. Raises SourceError."""
-        if (size := re.search(rb"^size (\d+)$", pointer, re.MULTILINE)) and int(size[1]) > max_bytes:
-            raise too_large_error(name, max_bytes)
+    def read_large(self, pointer: bytes, name: str, settings: IngestionSettings) -> bytes | BinaryIO:
+        """Return the content that a pointer of Git LFS refers to, as `read_content` does. Raises SourceError."""
+        if size := re.search(rb"^size (\d+)$", pointer, re.MULTILINE):
+            _check_size(int(size[1]), name, settings)
         try:
             with self._git.stream("lfs", "smudge", timeout_s=FETCH_S, folder=self._folder, data=pointer) as output:
-                content = read_limited(read_blocks(output), name, max_bytes=max_bytes)
+                content = read_content(read_blocks(output), name, settings)
         except ProgramFailed as error:
             remedy = "install git-lfs, and check that the server has the file"
             raise SourceError("unavailable", f"{name} cannot be fetched by Git LFS: {error}; {remedy}") from error
-        if is_lfs_pointer(content):
+        if isinstance(content, bytes) and is_lfs_pointer(content):
             raise SourceError("unavailable", f"{name} is not on the server of Git LFS; push it there")
         return content
 
@@ -260,6 +265,11 @@ def _resolve_module(parent: str, url: str) -> str | None:
     except ValueError:
         return None
     return address if _host(address) == _host(parent) else None
+
+
+def _check_size(size: int, name: str, settings: IngestionSettings) -> None:
+    if size > settings.max_file_bytes and not may_have_parts(name):
+        raise too_large_error(name, settings.max_file_bytes)
 
 
 def _host(url: str) -> str:

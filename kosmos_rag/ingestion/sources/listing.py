@@ -45,11 +45,8 @@ class Listing:
         covers: Callable[[str], bool],
         *,
         prefix: str | None = None,
-        parts: dict[str, int] | None = None,
     ) -> None:
         self.name = name
-        self.parts = parts if parts is not None else {}
-        """Number of parts of each listed file that may have some; 0 for a file that is one document."""
         self.covers = covers
         """Whether a stored document, by its source, belongs here: a covered document that is not listed is deleted."""
         self.prefix = prefix

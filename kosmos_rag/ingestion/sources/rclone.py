@@ -3,13 +3,14 @@
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import GONE, ConfigError, SourceError
 from kosmos_rag.core.types import IngestFailure, SourceDocument
-from kosmos_rag.ingestion.sources.files import read_limited, too_large_error
+from kosmos_rag.ingestion.parts import may_have_parts
+from kosmos_rag.ingestion.sources.files import attach_content, read_content, too_large_error
 from kosmos_rag.ingestion.sources.gitignore import Patterns
 from kosmos_rag.ingestion.sources.listing import Entry, Listing
 from kosmos_rag.ingestion.sources.programs import (
@@ -59,7 +60,7 @@ class RcloneSource:
         """
         self._spec = spec
         self._patterns = Patterns(spec.include, spec.exclude)
-        self._max_bytes = settings.max_file_bytes
+        self._settings = settings
         self._prefix = f"rclone://{spec.name}/"
         self._rclone = Rclone(spec.remote)
 
@@ -69,10 +70,11 @@ class RcloneSource:
 
     def load(self, entry: Entry) -> SourceDocument:
         """Read the file of an entry. Raises SourceError."""
-        data = self._rclone.read(entry.locator["path"], entry.source, max_bytes=self._max_bytes)
-        if not data and entry.locator.get("size", 0) > 0:  # as rclone reads an object of S3 that does not exist
+        content = self._rclone.read(entry.locator["path"], entry.source, self._settings)
+        if not content and entry.locator.get("size", 0) > 0:  # as rclone reads an object of S3 that does not exist
             raise SourceError(GONE, f"{entry.source} was removed after it was listed")
-        return self._spec.document(entry.source, data, metadata={"updated": entry.locator["modified"]})
+        document = self._spec.document(entry.source, b"", metadata={"updated": entry.locator["modified"]})
+        return attach_content(document, content)
 
     def _covers(self, source: str) -> bool:
         path = source.removeprefix(self._prefix)
@@ -84,8 +86,8 @@ class RcloneSource:
             if not self._patterns.admit(path, folder=False):
                 continue
             name = self._prefix + path
-            if item["Size"] > self._max_bytes:
-                error = too_large_error(one_line(name), self._max_bytes)
+            if item["Size"] > self._settings.max_file_bytes and not may_have_parts(name):
+                error = too_large_error(one_line(name), self._settings.max_file_bytes)
                 yield IngestFailure(source=name, code=error.code, message=str(error))
                 continue
             hashes = sorted(item.get("Hashes", {}).items())
@@ -148,15 +150,15 @@ class Rclone:
                 if (item := line.strip().rstrip(b",")) not in (b"", b"[", b"]"):
                     yield json.loads(item)
 
-    def read(self, path: str, name: str, *, max_bytes: int) -> bytes:
-        """Return the content of a file.
+    def read(self, path: str, name: str, settings: IngestionSettings) -> bytes | BinaryIO:
+        """Return the content of a file, as `read_content` does.
 
         Raises SourceError, with the name in its message.
         """
         location = f"{self._remote.rstrip('/')}{'' if self._remote.endswith((':', '/')) else '/'}{path}"
         try:
             with self._rclone.stream("cat", location, timeout_s=READ_S) as output:
-                return read_limited(read_blocks(output), name, max_bytes=max_bytes)
+                return read_content(read_blocks(output), name, settings)
         except ProgramFailed as error:
             if error.code in _MISSING or "not found" in error.output:
                 raise SourceError(GONE, f"{name} was removed after it was listed") from error

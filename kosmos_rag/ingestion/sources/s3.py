@@ -11,7 +11,7 @@ from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import ConfigError, SourceError, first_line
 from kosmos_rag.core.extras import require_extra
 from kosmos_rag.core.types import IngestFailure, SourceDocument
-from kosmos_rag.ingestion.sources.files import read_limited
+from kosmos_rag.ingestion.sources.files import attach_content, read_content
 from kosmos_rag.ingestion.sources.listing import Entry, Listing
 from kosmos_rag.ingestion.sources.spec import DocumentOptions, NotBlank
 
@@ -45,7 +45,7 @@ class S3Source:
         """Create the client; raises ConfigError without a configured boto3."""
         self._spec = spec
         self._root = f"s3://{spec.bucket}/"
-        self._max_bytes = settings.max_file_bytes
+        self._settings = settings
         self._client = _client(spec)
 
     def listing(self) -> Listing:
@@ -61,8 +61,8 @@ class S3Source:
         with _translate_errors(entry.source):
             answer = self._client.get_object(Bucket=self._spec.bucket, Key=entry.locator["key"])
             with closing(answer["Body"]) as body:
-                data = read_limited(body.iter_chunks(_BLOCK_BYTES), entry.source, max_bytes=self._max_bytes)
-        return self._spec.document(entry.source, data)
+                content = read_content(body.iter_chunks(_BLOCK_BYTES), entry.source, self._settings)
+        return attach_content(self._spec.document(entry.source, b""), content)
 
     def _entries(self) -> Iterator[Entry | IngestFailure]:
         pages = self._client.get_paginator("list_objects_v2").paginate(

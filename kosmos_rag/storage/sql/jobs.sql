@@ -193,14 +193,6 @@ UPDATE kosmos.jobs j
    SET lease_until = '-infinity'
  WHERE j.token = ANY (%(tokens)s) AND j.state = 'running'
 
--- name: unfinished_jobs_of_files
--- Jobs of files that may be large, and of their parts, by the names of the files.
-SELECT j.key, j.payload #>> '{entry,source}'
-  FROM kosmos.jobs j
- WHERE j.tenant_id = %(tenant_id)s AND j.collection = %(collection)s AND j.kind = 'document'
-   AND j.state IN ('scheduled', 'queued', 'running')
-   AND regexp_replace(j.payload #>> '{entry,source}', '#part-[1-9][0-9]{0,8}$', '') = ANY (%(files)s::text[])
-
 -- name: cancel_jobs
 -- Cancels jobs by id or key, or those of a collection: of some kinds or of all, but for the kinds that are kept.
 -- Without its token a worker cannot finish a running job, and it notices when it renews the lease. Locks in the order

@@ -34,6 +34,7 @@ from kosmos_rag.core.errors import (
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.types import EVERYONE, Job, Outcome, SourceDocument
 from kosmos_rag.ingestion.discovery import PendingDocument
+from kosmos_rag.ingestion.division import PendingPart
 from kosmos_rag.ingestion.document import ChunkedDocument, document_id
 from kosmos_rag.ingestion.executor import FIRST_BATCH_CHUNKS, BatchSize
 from kosmos_rag.ingestion.pipeline import IngestPipeline
@@ -84,8 +85,9 @@ class _JobDocument:
         return "entry" in self.job.payload
 
     @property
-    def parts(self) -> int | None:
-        return self.job.payload["entry"]["locator"].get("parts") if self.is_listed else None
+    def may_be_divided(self) -> bool:
+        # A stored file is one document of a vector store.
+        return "file" not in self.job.payload
 
     def load(self) -> SourceDocument:
         return self.load_document(self.job)
@@ -120,17 +122,34 @@ class _JobLeases:
         Past the deadline, release all that have not started.
         """
         job = _get_job(document)
+        self._release_late()
+        if self._pending.pop(job.token, None) is None or self._is_lost(job):
+            return False
+        self._started += 1
+        return True
+
+    def may_continue(self, document: PendingDocument) -> bool:
+        """Whether to continue with the job of a document that takes long.
+
+        If the worker stops, the job is released.
+        """
+        job = _get_job(document)
+        self._release_late()
+        if self._channel.stopping:
+            self._channel.release([job])
+            return False
+        return not self._is_lost(job)
+
+    def _release_late(self) -> None:
         self._channel.report_progress()
         if self._started and (self._channel.stopping or time.monotonic() > self._deadline):
             self._channel.release(list(self._pending.values()))
             self._pending.clear()
-        if self._pending.pop(job.token, None) is None:
-            return False
-        if self._channel.is_revoked(job):
+
+    def _is_lost(self, job: Job) -> bool:
+        if is_lost := self._channel.is_revoked(job):
             self._channel.report_ended([job])
-            return False
-        self._started += 1
-        return True
+        return is_lost
 
     def verify(self, queue: psycopg.Connection, document_ids: Sequence[uuid.UUID]) -> Collection[uuid.UUID]:
         """Lock the jobs of these documents whose leases are still valid."""
@@ -161,8 +180,8 @@ class _JobOutcomes:
         counts.add("batches")
         for result in published:
             counts.add("documents", label=str(result.outcome))
-            counts.add("chunks", len(result.document.chunks))
-            counts.add("truncated_tokens", result.document.truncated_tokens)
+            counts.add("chunks", result.chunks)
+            counts.add("truncated_tokens", result.truncated_tokens)
         counts.update(self._counters.drain())
         self._channel.report_ended([_get_job(result.pending) for result in published], counts)
 
@@ -385,8 +404,9 @@ def _batch_key(job: Job) -> tuple[uuid.UUID, str, str, str]:
 
 
 def _get_job(document: PendingDocument) -> Job:
-    assert isinstance(document, _JobDocument)
-    return document.job
+    pending = document.file if isinstance(document, PendingPart) else document
+    assert isinstance(pending, _JobDocument)
+    return pending.job
 
 
 def upload_ids(jobs: Iterable[Job]) -> list[uuid.UUID]:

@@ -16,12 +16,13 @@ import psycopg
 
 from kosmos_rag.core.errors import DatabaseUnavailable, RequestError
 from kosmos_rag.core.types import EVERYONE, IngestFailure, Job, Outcome
+from kosmos_rag.ingestion.discovery import find_unlisted_sources
 from kosmos_rag.ingestion.document import DocumentProcessor, document_id
-from kosmos_rag.ingestion.parts import covers_part, strip_part
+from kosmos_rag.ingestion.parts import may_have_parts, number_part, strip_part
 from kosmos_rag.ingestion.pipeline import IngestPipeline
 from kosmos_rag.ingestion.sources.listing import ChangeSource, Entry, Listing
 from kosmos_rag.ingestion.sources.registry import create_source
-from kosmos_rag.ingestion.state import find_unfinished_jobs, load_preset, require_preset
+from kosmos_rag.ingestion.state import find_part_ids, load_preset, read_stored_files, require_preset
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.documents import StoredDocuments
 from kosmos_rag.storage.publish import remove_documents
@@ -101,6 +102,8 @@ class _SyncRun:
         self._preset_version: str | None = job.payload.get("preset")
         self._source = create_source(self._spec, processor.settings.ingestion)
         self.listed: set[bytes] = set()
+        self._current: dict[str, int] = {}
+        """Number of parts of unchanged files that may have some; 0 for a file that is one document."""
         self.outcomes: Counter[Outcome] = Counter()
         self.enqueued = 0
         self.failures: list[IngestFailure] = []
@@ -122,8 +125,8 @@ class _SyncRun:
             if changes.listing.error is not None:
                 raise changes.listing.error
             removed = changes.removed if self._job.payload["prune"] else []
-            for batch in _batches(document_id(self._owner.id, self._job.collection, name) for name in removed):
-                self._remove(run, batch, is_known=True)
+            for names in _batches(removed):
+                self._remove(run, self._find_documents(names), is_known=True)
             self._finish(run, changes.listing.name, changes.listing.failures)
 
     def run(self, *, may_be_empty: bool = False, is_comparison: bool = False) -> None:
@@ -142,12 +145,12 @@ class _SyncRun:
         if is_comparison and listing.error is not None:
             raise listing.error
         failures = list(listing.failures)
-        missing = {name: key for name, key in stored.items() if key.bytes not in self.listed and listing.covers(name)}
-        missing = self._leave_until_replaced(missing, listing.parts)
-        if refusal := listing.refusal_to_prune(list(missing), may_be_empty=may_be_empty):
+        missing = find_unlisted_sources(listing, stored, self._is_listed)
+        if refusal := listing.refusal_to_prune(missing, may_be_empty=may_be_empty):
             failures.append(refusal)
-            missing = {}
-        for batch in _batches(missing.values()):
+            missing = []
+        missing += [name for name in stored if not self._is_listed(name) and self._is_former_part(name)]
+        for batch in _batches(stored[name] for name in missing):
             self._remove(run, batch)
         self._finish(run, listing.name, failures)
 
@@ -168,15 +171,22 @@ class _SyncRun:
                 events.add_source_failure(self._job.collection, name, failures)
         self.failures += failures
 
-    def _leave_until_replaced(self, missing: Mapping[str, uuid.UUID], parts: Mapping[str, int]) -> dict[str, uuid.UUID]:
-        """Leave out what unfinished jobs of a file replace; the last of them removes it."""
-        files = {strip_part(name) for name in missing if covers_part(name, parts)}
-        if not files:
-            return dict(missing)
+    def _find_documents(self, sources: Sequence[str]) -> list[uuid.UUID]:
+        """Return the ids of documents and of their parts."""
         with self._transaction() as connection:
-            jobs = find_unfinished_jobs(connection, self._owner, self._job.collection, files)
-        pending = {strip_part(name) for name in jobs.values()}
-        return {name: key for name, key in missing.items() if strip_part(name) not in pending}
+            parts = find_part_ids(connection, self._owner, self._job.collection, sources)
+        return [*(document_id(self._owner.id, self._job.collection, source) for source in sources), *parts]
+
+    def _is_listed(self, source: str) -> bool:
+        return document_id(self._owner.id, self._job.collection, source).bytes in self.listed
+
+    def _is_former_part(self, source: str) -> bool:
+        """Whether an unchanged file no longer has a part.
+
+        The worker that replaced it could not remove it.
+        """
+        parts = self._current.get(strip_part(source))
+        return parts is not None and number_part(source) > parts
 
     @contextmanager
     def _transaction(self) -> Iterator[psycopg.Connection]:
@@ -214,15 +224,16 @@ class _SyncRun:
             self._database.worker.record_events(connection, owner.id) as events,
         ):
             documents = StoredDocuments(connection, owner.id)
-            stored = documents.read_etags(ids.values())
-            changed = {str(ids[entry.source]): self._payload(entry) for entry in entries}
-            changed = {
-                key: payload
-                for key, payload in changed.items()
-                if has_changed
-                or payload["source_etag"] is None
-                or stored.get(payload["entry"]["source"]) != payload["source_etag"]
+            payloads = {entry.source: self._payload(entry) for entry in entries}
+            etags = {source: payload["source_etag"] for source, payload in payloads.items()}
+            stored = read_stored_files(connection, owner.id, collection, etags)
+            unchanged = {
+                source
+                for source, etag in etags.items()
+                if not has_changed and etag is not None and source in stored and stored[source].etag == etag
             }
+            self._current |= {source: stored[source].parts for source in unchanged if may_have_parts(source)}
+            changed = {str(ids[source]): payload for source, payload in payloads.items() if source not in unchanged}
             # A document that failed permanently is not read again while its etag is the same.
             jobs = JobWriter(connection, owner)
             broken = jobs.find_permanent_failures({key: payload["source_etag"] for key, payload in changed.items()})
@@ -230,23 +241,29 @@ class _SyncRun:
                 IngestFailure(source=changed[key]["entry"]["source"], code=code, message=message)
                 for key, (code, message) in broken.items()
             ]
-            payloads = {key: payload for key, payload in changed.items() if key not in broken}
+            added = {key: payload for key, payload in changed.items() if key not in broken}
             preset = self._preset_version
+            acls = {ids[entry.source]: entry.readers for entry in entries if entry.readers is not None}
+            acls = {key: acl for key, acl in acls.items() if str(key) in changed}
+            sources = {source: key for source, key in ids.items() if key in acls}
+            owners = {
+                part: sources[strip_part(name)]
+                for part, name in find_part_ids(connection, owner, collection, sources).items()
+            }
+            acls |= {part: acls[file] for part, file in owners.items()}
             # Nobody keeps access that the source has ended: neither until the documents are read, which may fail, nor
             # by a job that has read them before. The acls come last: publications too lock jobs before the collection.
             # A listing may be older than the work of a pass over changes, so it gives no access.
-            readers = {ids[entry.source]: entry.readers for entry in entries if entry.readers is not None}
-            acls = {key: acl for key, acl in readers.items() if str(key) in changed}
-            absent = [key for key in acls if has_changed and changed[str(key)]["entry"]["source"] not in stored]
-            jobs.cancel_documents([*documents.find_other_acls(acls), *absent])
-            jobs.enqueue(collection, kinds.DOCUMENT, payloads, run=run, preset=preset)
-            unchanged = len(ids) - len(changed)
+            present = {ids[source] for source in stored} | set(owners.values())
+            absent = [key for key in sources.values() if has_changed and key not in present]
+            jobs.cancel_documents([*(owners.get(key, key) for key in documents.find_other_acls(acls)), *absent])
+            jobs.enqueue(collection, kinds.DOCUMENT, added, run=run, preset=preset)
             counts = SyncRunWriter(connection, owner)
-            counts.add(run, documents=len(ids) - len(broken), unchanged=unchanged, failures=failures)
+            counts.add(run, documents=len(ids) - len(broken), unchanged=len(unchanged), failures=failures)
             documents.write_acls(acls, collection=collection, read_at=read_at, events=events)
         self.failures += failures
-        self.outcomes[Outcome.UNCHANGED] += unchanged
-        self.enqueued += len(payloads)
+        self.outcomes[Outcome.UNCHANGED] += len(unchanged)
+        self.enqueued += len(added)
 
     def _payload(self, entry: Entry) -> dict[str, Any]:
         # Without the list of URLs: it may be long, and the locator has the URL of the document.

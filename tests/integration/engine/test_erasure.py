@@ -264,6 +264,9 @@ class PausedLease:
     def may_start(self, document: PendingDocument) -> bool:
         return True
 
+    def may_continue(self, document: PendingDocument) -> bool:
+        return True
+
     def verify(self, queue: psycopg.Connection, document_ids: Sequence[UUID]) -> Sequence[UUID]:
         assert JobLeases(queue).lock([self.token]) == {self.token}
         return document_ids

@@ -105,6 +105,9 @@ class Leases:
     def may_start(self, document: PendingDocument) -> bool:
         return True
 
+    def may_continue(self, document: PendingDocument) -> bool:
+        return True
+
     def verify(self, queue: psycopg.Connection, document_ids: Sequence[UUID]) -> Collection[UUID]:
         assert queue.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
         self.calls.append(list(document_ids))

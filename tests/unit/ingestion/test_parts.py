@@ -1,10 +1,8 @@
 """Large files of rows: parts with whole rows, the header, and the row numbers of the file."""
 
 import csv
-import errno
 import json
 from io import BytesIO, StringIO
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,11 +12,7 @@ from hypothesis import strategies as st
 from kosmos_rag.core.config import IngestionSettings, ParsingSettings
 from kosmos_rag.core.errors import SourceError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
-from kosmos_rag.ingestion.discovery import discover
 from kosmos_rag.ingestion.parts import divide_file
-from kosmos_rag.ingestion.sources import folder
-from kosmos_rag.ingestion.sources.listing import Source
-from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.parsing import bounds, parse
 
 SETTINGS = IngestionSettings(parsing=ParsingSettings(text_mb=1))
@@ -199,146 +193,3 @@ def test_divide_file__any_table_is_divided_between_rows(rows: list[list[str]]) -
     if parts:
         assert sum(part.length for part in parts) == len(data)
         assert [part.offset for part in parts[1:]] == [part.offset + part.length for part in parts[:-1]]
-
-
-def open_folder(path: Path) -> Source:
-    return create_source({"kind": "folder", "path": str(path)}, SETTINGS)
-
-
-def load_all(source: Source) -> dict[str, SourceDocument]:
-    return {entry.source: source.load(entry) for entry in source.listing()}
-
-
-def test_folder__lists_the_parts_of_a_file(tmp_path: Path) -> None:
-    (tmp_path / "orders\n2024.csv").write_bytes(build_table(40_000))
-    (tmp_path / "small.csv").write_bytes(build_table(3))
-    documents = load_all(open_folder(tmp_path))
-    assert list(documents)[:2] == [f"{tmp_path.name}/orders\n2024.csv#part-{number}" for number in (1, 2)]
-    assert f"{tmp_path.name}/small.csv" in documents
-    assert all(document.data.startswith(b"id,customer") for document in documents.values())
-
-
-def test_folder__parts_of_a_changed_file_are_listed_again(tmp_path: Path) -> None:
-    file = tmp_path / "orders.csv"
-    file.write_bytes(build_table(40_000))
-    source = open_folder(tmp_path)
-    entry = list(source.listing())[1]
-    file.write_bytes(build_table(41_000))
-    with pytest.raises(SourceError, match=r"orders\.csv#part-2 was changed; list the source again"):
-        source.load(entry)
-
-
-def test_folder__covers_what_a_file_no_longer_has(tmp_path: Path) -> None:
-    file = tmp_path / "orders.csv"
-    file.write_bytes(build_table(40_000))
-    (tmp_path / "other.csv").write_bytes(build_table(3))
-    listing = open_folder(tmp_path).listing()
-    count = len(list(listing)) - 1
-    name = f"{tmp_path.name}/orders.csv"
-    coverage = {
-        part: listing.covers(part)
-        for part in (name, f"{name}#part-{count + 1}", f"{tmp_path.name}/other.csv#part-1", f"{tmp_path.name}/gone.csv")
-    }
-    assert all(coverage.values()), coverage
-    assert not listing.covers(f"{tmp_path.name}/other.csv")
-    assert not listing.covers(f"{name}#part-{count}")
-
-
-def test_folder__a_file_with_the_name_of_a_part_stays(tmp_path: Path) -> None:
-    (tmp_path / "notes.md#part-1").write_text("a text")
-    listing = open_folder(tmp_path).listing()
-    assert [entry.source for entry in listing] == [f"{tmp_path.name}/notes.md#part-1"]
-    assert not listing.covers(f"{tmp_path.name}/notes.md#part-1")
-
-
-def test_folder__a_file_whose_row_is_too_long_fails_alone(tmp_path: Path) -> None:
-    (tmp_path / "long.csv").write_bytes(b"id,note\n1," + b"x" * 2_000_000)
-    (tmp_path / "small.csv").write_bytes(build_table(3))
-    source = open_folder(tmp_path)
-    listing = source.listing()
-    long, small = listing
-    assert listing.complete
-    assert listing.covers(f"{tmp_path.name}/gone.csv")
-    assert source.load(small).data == build_table(3)
-    with pytest.raises(SourceError, match=r"a row after row \d of .*long\.csv") as error:
-        source.load(long)
-    assert error.value.code == "too_large"
-    assert not listing.covers(f"{tmp_path.name}/long.csv#part-1")
-
-
-def test_folder__a_part_with_other_rows_has_another_etag(tmp_path: Path) -> None:
-    (tmp_path / "orders.csv").write_bytes(build_table(100_000))
-    (tmp_path / "long.csv").write_bytes(b"id,note\n1," + b"x" * 3_000_000)
-    etags = [
-        {
-            entry.source: entry.etag
-            for entry in create_source({"kind": "folder", "path": str(tmp_path)}, limits).listing()
-        }
-        for limits in (SETTINGS, IngestionSettings(parsing=ParsingSettings(text_mb=2)))
-    ]
-    common = etags[0].keys() & etags[1].keys()
-    assert len(common) > 2
-    assert f"{tmp_path.name}/long.csv" in common
-    assert all(etags[0][source] != etags[1][source] for source in common)
-    assert etags[0] == {entry.source: entry.etag for entry in open_folder(tmp_path).listing()}
-
-
-def test_folder__a_file_that_cannot_be_opened_keeps_its_parts(tmp_path: Path) -> None:
-    (tmp_path / "orders.csv").symlink_to("orders.csv")
-    listing = open_folder(tmp_path).listing()
-    assert [entry.source for entry in listing] == [f"{tmp_path.name}/orders.csv"]
-    assert listing.parts == {}
-    assert not listing.covers(f"{tmp_path.name}/orders.csv#part-1")
-
-
-def test_folder__a_file_that_cannot_be_read_to_its_end_keeps_its_parts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "orders.csv").write_bytes(build_table(40_000))
-
-    def fail(*_: object) -> None:
-        raise OSError(errno.EIO, "input/output error")
-
-    monkeypatch.setattr(folder, "divide_file", fail)
-    listing = open_folder(tmp_path).listing()
-    assert [entry.source for entry in listing] == [f"{tmp_path.name}/orders.csv"]
-    assert listing.parts == {}
-
-
-def test_folder__a_file_with_binary_data_at_its_end_fails_alone(tmp_path: Path) -> None:
-    (tmp_path / "broken.csv").write_bytes(build_table(40_000) + b"\xff\x00\xfe\x00\x01," * 2_000 + b"\n")
-    (tmp_path / "small.csv").write_bytes(build_table(3))
-    listing = open_folder(tmp_path).listing()
-    assert [entry.source for entry in listing] == [f"{tmp_path.name}/{name}.csv" for name in ("broken", "small")]
-    assert listing.complete
-
-
-def test_folder__a_file_with_the_name_of_a_listed_part_is_a_duplicate(tmp_path: Path) -> None:
-    (tmp_path / "orders.csv").write_bytes(build_table(40_000))
-    (tmp_path / "orders.csv#part-2").write_bytes(build_table(3))
-    listing = open_folder(tmp_path).listing()
-    names = [entry.source for entry in listing]
-    assert len(names) == len(set(names))
-    assert [failure.code for failure in listing.failures] == ["duplicate"]
-
-
-@pytest.mark.parametrize("rows", [(40_000, 3), (3, 40_000), (40_000, 80_000)])
-def test_discover__takes_the_first_of_two_files_with_one_name(rows: tuple[int, int], tmp_path: Path) -> None:
-    files = []
-    for folder_name, count in zip("ab", rows, strict=True):
-        (tmp_path / folder_name).mkdir()
-        files.append(tmp_path / folder_name / "orders.csv")
-        files[-1].write_bytes(build_table(count))
-    first, both = discover(files[:1], SETTINGS, root="."), discover(files, SETTINGS, root=".")
-    assert [document.source for document in both.documents] == [document.source for document in first.documents]
-    assert both.parts == first.parts
-    assert [(failure.source, failure.code) for failure in both.failures] == [("orders.csv", "duplicate")]
-
-
-def test_discover__divides_documents_that_are_passed_in() -> None:
-    document = SourceDocument(source="orders.csv", data=build_table(40_000), acl=("finance",))
-    discovery = discover([document], SETTINGS)
-    parts: list[Any] = [pending.load() for pending in discovery.documents]
-    assert [part.source for part in parts] == [f"orders.csv#part-{number}" for number in range(1, len(parts) + 1)]
-    assert {part.acl for part in parts} == {("finance",)}
-    assert discovery.parts == {"orders.csv": len(parts)}
