@@ -1,6 +1,7 @@
 """Descriptions of real pages, written by hand from their pictures.
 
 A file of `pages/` describes pages of the PDF of the same name: a list of elements for each page, in reading order.
+`pages/second/` has pages that were described after rules had been chosen on the first half.
 
     h    a heading
     p    a paragraph, whole or as `its beginning … its end`
@@ -18,7 +19,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import yaml
 
@@ -76,12 +77,17 @@ def is_held_out(file: str) -> bool:
     return hashlib.sha256(file.encode()).digest()[0] % 2 == 1
 
 
-def read_descriptions(*, held_out: bool) -> list[DescribedPage]:
-    """Return the described pages of one half."""
+Part = Literal["first", "second", "held-out"]
+PARTS: tuple[Part, ...] = get_args(Part)
+
+
+def read_descriptions(part: Part) -> list[DescribedPage]:
+    """Return the described pages of one part."""
+    folder = PAGES / "second" if part == "second" else PAGES
     pages: list[DescribedPage] = []
-    for path in sorted(PAGES.glob("*.yaml")):
+    for path in sorted(folder.glob("*.yaml")):
         file = f"{path.stem}.pdf"
-        if is_held_out(file) == held_out:
+        if part == "second" or is_held_out(file) == (part == "held-out"):
             content = yaml.safe_load(path.read_text(encoding="utf-8"))
             pages += (_page(file, number, elements) for number, elements in sorted(content.items()))
     return pages

@@ -1,6 +1,6 @@
 """Compare what our parser and others read of real PDF pages with descriptions written by hand.
 
-    python -m benchmarks.parsing_pages [--held-out] [--faults] [--only TEXT] [--quick] [--json FILE] [--bounds FILE]
+    python -m benchmarks.parsing_pages [--part PART] [--faults] [--only TEXT] [--quick] [--json FILE] [--bounds FILE]
 
 Other parsers run in the environment that `make bench-parsing` makes for them. A missing one is left out with a message.
 A page is right if its order, breaks, headings and cells agree to nine tenths, and it has neither an invented table nor
@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from benchmarks.bounds import command_with_bounds, exit_outside
 from benchmarks.command import ROOT, parse, write_results
-from benchmarks.page_descriptions import FILES, DescribedPage, read_descriptions
+from benchmarks.page_descriptions import FILES, PARTS, DescribedPage, read_descriptions
 from benchmarks.page_scores import PageScore, ReadPage, score_page
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
@@ -30,20 +30,20 @@ _Pages = Mapping[str, Sequence[ReadPage]]
 def main() -> None:
     """Run the benchmark."""
     parser = command_with_bounds(__doc__, "parsing_pages.json")
-    parser.add_argument("--held-out", action="store_true", help="the held-out half; look at it at the end only")
+    parser.add_argument("--part", choices=PARTS, default="first", help="look at held-out at the end only")
     parser.add_argument("--faults", action="store_true", help="print each fault of our parser")
     parser.add_argument("--only", default="", metavar="TEXT", help="files with this text in their names")
     arguments = parse(parser)
     if not FILES.is_dir():
         print(f"real pages are left out: {FILES.relative_to(ROOT.parent)}, no part of the repository, is absent")
         return
-    described = [page for page in read_descriptions(held_out=arguments.held_out) if arguments.only in page.file]
+    described = [page for page in read_descriptions(arguments.part) if arguments.only in page.file]
     files = sorted({page.file for page in described})
     readings = {"kosmos_rag": _read(files)}
     if not arguments.quick and not arguments.only:
         readings |= _read_by_peers(files)
     scores = {name: _score(described, pages) for name, (pages, _) in readings.items()}
-    print(f"{len(described)} pages of {len(files)} files, {'held-out' if arguments.held_out else 'first'} half")
+    print(f"{len(described)} pages of {len(files)} files, {arguments.part} part")
     summaries = {name: _summarise(of, readings[name][1]) for name, of in scores.items()}
     for figure in next(iter(summaries.values())):
         print(f"{figure:26}" + "".join(f"{of[figure]:14.3f}" for of in summaries.values()))
@@ -51,8 +51,7 @@ def main() -> None:
         _print_page(page, score, with_faults=arguments.faults)
     write_results(arguments.json, summaries)
     if not arguments.only:
-        half = "held-out half" if arguments.held_out else "first half"
-        exit_outside(arguments.bounds, "parsing_pages", {half: summaries["kosmos_rag"]})
+        exit_outside(arguments.bounds, "parsing_pages", {f"{arguments.part} part": summaries["kosmos_rag"]})
 
 
 def score_pages(described: Sequence[DescribedPage]) -> list[PageScore]:

@@ -73,7 +73,7 @@ BOUNDS = yaml.safe_load((ROOT / "benchmarks" / "bounds.yaml").read_text())
 QUICK_GROUPS = {
     "documentation": quick_tree().name,
     "parsing": "development",
-    "parsing_pages": "first half",
+    "parsing_pages": "first part",
     "parsing_pdf": "development",
 }
 """The group that a quick run has figures of, where it is not `all`."""
