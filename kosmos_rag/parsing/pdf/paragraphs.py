@@ -33,8 +33,6 @@ _CAPTION = re.compile(
 )
 _EDGE_POINTS = 8
 """Points by which lines of one column may differ at the left."""
-_RAGGED = 3.0
-"""Sizes of the letters by which a full line may miss the right edge."""
 _ITEM = re.compile(r"(?:[•▪◦‣*\u2013\u2014-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)])\s")
 _NUMBERED = re.compile(r"(?:\d{1,2}(?:\.\d{1,2}){0,4}\.?|[A-Z]\.|[IVX]{1,5}\.)\s+[^\W\d_]")
 
@@ -64,10 +62,8 @@ class _PageEnd(NamedTuple):
     page: list[Paragraph]
     paragraph: Paragraph
     line: Line
-    reaches_edge: bool
-    """The line reaches the right edge of its column."""
-    is_full: bool
-    """The last two lines do."""
+    edge: float
+    """Right edge of the column of the line."""
 
     def go_on(self) -> None:
         """Let the paragraph continue on the next page: the notes below it come before it."""
@@ -134,10 +130,7 @@ class _PageBuilder:
             return None
         if self._joins_page_before and self._text is self._paragraphs[0] is not self._paragraphs[-1]:
             return None
-        edge = self._right_edge(self._last) - _RAGGED * self._last.size
-        return _PageEnd(
-            self._paragraphs, self._text, self._last, self._last.right > edge, self._is_full(self._text.lines)
-        )
+        return _PageEnd(self._paragraphs, self._text, self._last, self._right_edge(self._last))
 
     def _is_aside(self, line: Line, above: Line | None, *, aside: bool) -> bool:
         """Return whether a line belongs to a footnote, caption or figure."""
@@ -210,16 +203,17 @@ class _PageBuilder:
         return self._is_indented(above, line, below) or self._is_cut_short(above, line)
 
     def _is_spaced(self, above: Line, line: Line) -> bool:
-        """Return whether a sentence continues below a space that is wider than the usual one."""
+        """Return whether a paragraph continues below a space that is wider than the usual one."""
         distance = line_distance(above, line)
         before = self._text.lines[-2:-1] if self._text else []
         is_even = any(abs(line_distance(other, above) - distance) < 0.05 * distance for other in before)
+        begins_sentence = line.text[0].isupper() or not line.text[0].isalpha()
+        is_sentence = not begins_sentence and not _SENTENCE_END.search(above.text)
         return (
             0 < distance < 2 * self._metrics.distance
-            and (is_even or (line.text[0].isalpha() and not line.text[0].isupper()))
-            and not _SENTENCE_END.search(above.text)
+            and (is_even or is_sentence)
             and len(above.text) >= PROSE_LETTERS
-            and self._reaches_edge(above)
+            and not self._has_room(above, line)
         )
 
     def _same_text(self, above: Line, line: Line) -> bool:
@@ -233,7 +227,7 @@ class _PageBuilder:
             return True
         if above.size == line.size and self._metrics.is_larger(line):
             return True
-        return above.bold == line.bold and not _SENTENCE_END.search(above.text) and self._reaches_edge(above)
+        return above.bold == line.bold and not _SENTENCE_END.search(above.text) and not self._has_room(above, line)
 
     def _carries_on(self, last: Line, line: Line, below: Line | None) -> bool:
         """Return whether a line continues the last paragraph elsewhere.
@@ -253,21 +247,7 @@ class _PageBuilder:
         if line.text[:1].islower():
             return True
         first_line = below is not None and line.left - below.left >= WORD_GAP * line.size
-        return self._jumped and not first_line and self._last_is_full()
-
-    def _reaches_edge(self, last: Line) -> bool:
-        """Return whether a line leaves no space for another word.
-
-        The last one may be on the page before.
-        """
-        if self._before is not None and last is self._before.line:
-            return self._before.reaches_edge
-        return last.right > self._right_edge(last) - _RAGGED * last.size
-
-    def _last_is_full(self) -> bool:
-        if self._text:
-            return self._is_full(self._text.lines)
-        return self._before is not None and self._before.is_full
+        return self._jumped and not first_line and self._is_full(last, line)
 
     def _is_title_like(self, last: Line) -> bool:
         return self._metrics.is_larger(last) or (last.bold and len(last.text) < 60)
@@ -279,17 +259,29 @@ class _PageBuilder:
         return below is None or line_distance(line, below) < 0 or line.left - below.left > 0.5 * indent
 
     def _is_cut_short(self, above: Line, line: Line) -> bool:
-        """Return whether a line's first word would fit the line above."""
-        if not line.text[:1].isupper():
-            return False
+        """Return whether a line ended before a word of the next one that had room."""
+        return line.text[:1].isupper() and self._has_room(above, line)
+
+    def _has_room(self, above: Line, line: Line) -> bool:
+        """Return whether the first word of a line would fit behind the line above.
+
+        The line above may be on the page before.
+        """
         word = line.text.split(maxsplit=1)[0]
         advance = (line.right - line.left) / max(1, len(line.text))
-        return above.right + (len(word) + 2) * advance * 1.2 < self._right_edge(above)
+        is_before = self._before is not None and above is self._before.line
+        edge = self._before.edge if self._before and is_before else self._right_edge(above)
+        return above.right + (len(word) + 2) * advance * 1.2 < edge
 
-    def _is_full(self, lines: Sequence[Line]) -> bool:
-        """Return whether the last two lines reach their column's right edge."""
-        edge = self._right_edge(lines[-1])
-        return len(lines) > 1 and all(line.right > edge - _RAGGED * line.size for line in lines[-2:])
+    def _is_full(self, last: Line, line: Line) -> bool:
+        """Return whether the last two lines before a line reach their column's right edge."""
+        text = self._text or (self._before.paragraph if self._before else None)
+        return (
+            text is not None
+            and len(text.lines) > 1
+            and not self._has_room(text.lines[-2], last)
+            and not self._has_room(last, line)
+        )
 
     def _right_edge(self, line: Line) -> float:
         """Return the right edge of the column of a line."""
