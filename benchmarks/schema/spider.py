@@ -226,8 +226,13 @@ def show(part: str, ways: Mapping[str, Figures], questions: int, databases: set[
 def show_misses(judged: Sequence[QuestionScore]) -> None:
     """Print the questions of which something was not found, with what."""
     for score in judged:
-        names = ("database_first", "tables_in_5", "columns_in_10", "joins")
-        if missed := [name for name in names if not getattr(score, name)]:
+        checks = {
+            "database_first": score.database_first,
+            "tables_in_5": score.tables_in_5,
+            "columns_in_10": score.columns_within(10),
+            "joins": score.joins,
+        }
+        if missed := [name for name, is_right in checks.items() if not is_right]:
             print(f"{score.gold.database}: {score.gold.question} [{', '.join(missed)}]\n    {score.gold.sql}")
 
 
