@@ -25,9 +25,11 @@ def explain_language(passages: Sequence[ContextPassage], model: str, languages: 
         model: Name of the embedding model.
         languages: ISO 639-1 codes of its languages; none where they are unknown.
     """
+    if not languages:
+        return None
     language = find_language(passage.text for passage in passages)
     code = LANGUAGE_CODES.get(language)
-    if code is None or not languages or code in languages:
+    if code is None or code in languages:
         return None
     return (
         f"the documents are in {language.capitalize()}, which the embedding model {model} does not know; "

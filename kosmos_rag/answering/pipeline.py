@@ -239,7 +239,8 @@ class Answerer:
 
     def _warn_language(self, context: Context) -> tuple[str, ...]:
         """Warn of a language that the embedding model does not know."""
-        warning = explain_language(context.passages, self._embedding_model, self._languages)
+        passages = context.passages[: self._settings.max_passages]
+        warning = explain_language(passages, self._embedding_model, self._languages)
         return () if warning is None else (warning,)
 
     def _explain_refusal(self, sources: AnswerSources, scored: _ScoredEvidence) -> str:
