@@ -381,6 +381,16 @@ def test_writer__with_a_snapshot_of_a_full_outbox_is_recorded_after_it_was_empti
     assert helpdesk(f"SELECT key FROM {OUTBOX}") == [("3",)]
 
 
+def test_script__brings_an_earlier_outbox_up_to_date(
+    scope: Tenant, settings: Settings, helpdesk: Run, follow: Work
+) -> None:
+    helpdesk(f"ALTER TABLE {OUTBOX} DROP COLUMN emptied; REVOKE INSERT ON {OUTBOX} FROM kosmos_worker")
+    helpdesk(_open(settings).open_outbox().create_script())
+    helpdesk("TRUNCATE ticket")
+    follow()
+    assert scope.documents() == []
+
+
 def test_two_comparisons__at_once_leave_no_mark(settings: Settings, helpdesk: Run, follow: Work) -> None:
     """A worker that lost its lease goes on, and another one has taken the job."""
     helpdesk("TRUNCATE ticket")

@@ -1,12 +1,18 @@
 """Events of a running log, to targets that are slow, broken or gone."""
 
+import json
+import socket
 import threading
 import time
 from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from kosmos_rag.apps.cli.app import app
 from kosmos_rag.siem.stream import EventStream, StreamReport
 from kosmos_rag.siem.targets import EVENT, ExportError
 
@@ -63,3 +69,23 @@ def test_stream__ends_though_the_target_never_works() -> None:
     stream = EventStream(target, drain_s=0.5)
     stream.add(EVENTS)
     assert stream.close() == StreamReport(exported=0, refused=0, dropped=20)
+
+
+def test_convert_log__sends_the_events_of_a_log_with_other_lines_in_it(tmp_path: Path) -> None:
+    entry = {"time": "2026-11-27 08:30:00,123", "action": "sign_in", "subject": "ada", "scopes": "ask"}
+    log = b"starting\n\xff\xfe\n[]\n" + json.dumps(entry).encode() + b"\n"
+    target = tmp_path / "security.jsonl"
+    result = CliRunner().invoke(app, ["siem", "convert-log", "--to", str(target)], input=log)
+    assert result.exit_code == 0, result.output
+    assert "2 events sent, 0 refused, 0 dropped" in result.output
+    assert [json.loads(line)["class_uid"] for line in target.read_text().splitlines()] == [3002, 3003]
+
+
+def test_convert_log__reads_all_lines_though_no_syslog_server_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("kosmos_rag.siem.stream.EventStream", partial(EventStream, drain_s=0.2))
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        address = f"tcp://127.0.0.1:{closed.getsockname()[1]}"
+    line = json.dumps({"time": "2026-11-27 08:30:00,123", "action": "sign_in_refused"}).encode() + b"\n"
+    result = CliRunner().invoke(app, ["siem", "convert-log", "--to", address], input=line * 20_000)
+    assert result.exit_code == 1
+    assert "0 events sent, 0 refused, 20000 dropped" in result.output
