@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import is_dataclass
+from inspect import getattr_static
 from typing import Any, get_args, get_type_hints
 
 import pytest
@@ -204,7 +205,8 @@ def _records(kind: Any) -> Iterator[type[Any]]:
 
 
 def _methods(kind: type[Any]) -> Iterator[Any]:
-    for name, member in vars(kind).items():
+    for name in dir(kind):
+        member = getattr_static(kind, name)
         if not name.startswith("_"):
             yield member.fget if isinstance(member, property) else member
 
