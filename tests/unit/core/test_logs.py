@@ -103,14 +103,20 @@ def test_libraries__are_heard_below_a_warning_only_where_texts_are(capsys: pytes
         assert "done" in message
 
 
+_LOGGERS = ("log", "logger", "_LOG")
+
+
 def _calls(file: Path) -> list[ast.Call]:
+    text = file.read_text()
+    if not any(f"{name}." in text for name in _LOGGERS):
+        return []
     return [
         node
-        for node in ast.walk(ast.parse(file.read_text()))
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
         and isinstance(node.func.value, ast.Name)
-        and node.func.value.id in {"log", "logger", "_LOG"}
+        and node.func.value.id in _LOGGERS
         and node.func.attr in _METHODS
     ]
 
