@@ -130,7 +130,9 @@ def _lint_write(name: str, text: str) -> Iterator[str]:
         yield f"{name}: changes tenant_id, which cannot move a row to another shard"
     if re.search(r"\bINSERT INTO kosmos\.\w+(?: AS \w+)? \((?!tenant_id,)", text):
         yield f"{name}: does not insert tenant_id first"
-    if "INSERT INTO" in text and "unnest(" in text and not re.search(r"\b(?:FROM|JOIN) kosmos\.", text):
+    if re.search(r"INSERT INTO (?:(?!\bVALUES\b).)*unnest\(", text, re.DOTALL) and not re.search(
+        r"\b(?:FROM|JOIN) kosmos\.", text
+    ):
         yield f"{name}: INSERT … SELECT from unnest alone is run by the coordinator; join the tenant's row"
     if re.match(r"UPDATE\b", text) and re.search(r"\b\w+\.\w+::text\[\]", _SUBQUERY.sub("", text)):
         yield f"{name}: casts a column to an array, which Citus refuses in an UPDATE; cast it in a subquery"
