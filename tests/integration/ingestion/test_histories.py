@@ -19,7 +19,6 @@ from kosmos_rag.core.errors import SourceError
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.variants import changed
-from tests.property_examples import examples
 from tests.unit.ingestion.sources.atlassian_site import TOKEN
 from tests.unit.ingestion.sources.confluence_site import ConfluenceSite, Content, Space
 from tests.unit.ingestion.sources.jira_site import JiraSite
@@ -27,7 +26,8 @@ from tests.unit.ingestion.sources.jira_site import JiraSite
 PEOPLE = ("ann", "ben", "cem", "eve")
 GROUPS = ("staff", "hr")
 STEPS = 12
-HISTORIES = examples(200).max_examples
+HISTORIES, MANY_HISTORIES = 25, 200
+"""Of all kinds together."""
 KINDS = ("confluence cloud", "confluence data_center", "jira cloud", "jira data_center", "json_lines", "sql")
 Conditions = tuple[tuple[frozenset[str], frozenset[str]], ...]
 """Users and groups of each condition."""
@@ -373,13 +373,15 @@ def engine(settings: Settings) -> Iterator[Engine]:
         yield opened
 
 
-@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(
+    "histories", [HISTORIES, pytest.param(MANY_HISTORIES, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])]
+)
 @pytest.mark.parametrize("kind", KINDS)
 def test_text__is_read_by_nobody_before_it_is_known_that_they_may(
-    kind: str, engine: Engine, tenant_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, histories: int, engine: Engine, tenant_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SITE_TOKEN", TOKEN)
-    for seed in range(KINDS.index(kind), HISTORIES, len(KINDS)):
+    for seed in range(KINDS.index(kind), histories, len(KINDS)):
         folder = tmp_path / str(seed)
         folder.mkdir()
         monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
