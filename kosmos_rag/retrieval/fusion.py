@@ -314,31 +314,43 @@ def fuse(
             raise ConfigError(f"the weight of {name} is {weight!r}; give a number, 0 or more")
     if lists and not any(weights[name] for name in lists):
         raise ConfigError(f"the weights of {', '.join(lists)} are all 0; give at least one of them more")
-    contributions = {name: contribute(candidates, weights[name]) for name, candidates in lists.items()}
     # By number, which hashes and compares in C, where an id does so in Python: there are hundreds of them.
     by_list = {
-        name: {candidate.chunk_id.int: at for at, candidate in enumerate(candidates)}
+        name: {
+            candidate.chunk_id.int: (candidate, contribution)
+            for candidate, contribution in zip(candidates, contribute(candidates, weights[name]), strict=True)
+        }
         for name, candidates in lists.items()
     }
-    added: dict[int, list[float]] = {}
-    for name, positions in by_list.items():
-        for number, contribution in zip(positions, contributions[name], strict=True):
-            added.setdefault(number, []).append(contribution)
-    # The sum of two numbers is exact already.
-    total = math.fsum if len(by_list) > 2 else sum
-    ranking = sorted([(-total(parts), number) for number, parts in added.items()])
+    ranking = sorted([(-total, number) for number, total in _sum_contributions(list(by_list.values())).items()])
     fused: list[FusedCandidate] = []
     # Records of the best only: most candidates are in no result.
     for negated, number in ranking[:limit]:
         entries: dict[str, Candidate] = {}
         shares: dict[str, float] = {}
-        for name, positions in by_list.items():
-            at = positions.get(number)
-            if at is not None:
-                entries[name], shares[name] = lists[name][at], contributions[name][at]
-        chunk_id = next(iter(entries.values())).chunk_id
-        fused.append(FusedCandidate(chunk_id=chunk_id, score=-negated, by_list=entries, score_contributions=shares))
+        for name, records in by_list.items():
+            record = records.get(number)
+            if record is not None:
+                candidate, shares[name] = record
+                entries[name] = candidate
+        fused.append(FusedCandidate(candidate.chunk_id, -negated, entries, shares))
     return fused
+
+
+def _sum_contributions(by_list: Sequence[Mapping[int, tuple[Candidate, float]]]) -> Mapping[int, float]:
+    """Return the sum of the contributions to each chunk, by the number of its id."""
+    if len(by_list) > 2:
+        parts: dict[int, list[float]] = {}
+        for records in by_list:
+            for number, (_, contribution) in records.items():
+                parts.setdefault(number, []).append(contribution)
+        return {number: math.fsum(contributions) for number, contributions in parts.items()}
+    # The sum of two numbers is exact already.
+    totals: dict[int, float] = {}
+    for records in by_list:
+        for number, (_, contribution) in records.items():
+            totals[number] = totals.get(number, 0.0) + contribution
+    return totals
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
