@@ -155,14 +155,16 @@ def publish(
         statistics, removed, acls = locked.statistics, locked.removed, locked.acls
         if locked.live_space_id not in space_ids:
             raise EmbeddingSpaceChanged("another embedding space has become live meanwhile; embed the documents again")
-        # Before the new versions: one that is published again has the same id.
-        if removed.version_ids:
-            connection.execute(statement("delete_unsegmented_terms"), {**scope, "version_ids": removed.version_ids})
-            connection.execute(statement("delete_versions"), {**scope, "version_ids": removed.version_ids})
-        _write_documents(connection, scope, documents, locked)
+        if not removed.version_ids:
+            _write_documents(connection, scope, documents, locked)
         chunk_acls = [acls[document.id] for document in documents for _ in document.analysed]
         added = lexical_statistics.count_by_acl(analysis, chunk_acls, languages)
         lexeme_ids = lexical_statistics.update_statistics(connection, scope, statistics, added, removed)
+        if removed.version_ids:
+            # After their chunks are recorded as changed; before the new version, which may have the id of a former one.
+            connection.execute(statement("delete_unsegmented_terms"), {**scope, "version_ids": removed.version_ids})
+            connection.execute(statement("delete_versions"), {**scope, "version_ids": removed.version_ids})
+            _write_documents(connection, scope, documents, locked)
         literals = {acl: array_literal(acl) for acl in acls.values()}
         sequences = list(range(statistics.next_sequence, statistics.next_sequence + len(texts)))
         columns: dict[str, list[Any]] = {"sequence": sequences, "acl": [literals[acl] for acl in chunk_acls]}

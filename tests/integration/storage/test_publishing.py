@@ -310,6 +310,20 @@ def test_publish__writes_vectors_of_the_spaces_that_are_still_there(
             assert np.allclose(stored[space.id], embedder.embed([text])[0], atol=1e-3)
 
 
+@pytest.mark.parametrize("text", ["alpha gamma", "alpha beta"])
+def test_publish__records_the_chunks_of_the_former_version_as_changed(
+    publisher: Publisher, database: DatabaseSettings, text: str
+) -> None:
+    """A process that follows the changes drops them. The same content has the same version again."""
+    _publish(publisher, _chunked("a"), _chunked("b"))
+    _publish(publisher, _chunked("a", text))
+    assert _rows(database, "SELECT sequence FROM kosmos.chunks ORDER BY 1") == [(2,), (3,)]
+    assert _rows(database, "SELECT sequences::text FROM kosmos.collection_changes ORDER BY epoch") == [
+        ("{[1,3)}",),
+        ("{[1,2),[3,4)}",),
+    ]
+
+
 def test_publish__updates_the_counts_of_words_in_place(publisher: Publisher, database: DatabaseSettings) -> None:
     """Both documents have all words: the row of each word is updated, and its page has space for the new version."""
     text = " ".join(f"word{number}" for number in range(2_000))
