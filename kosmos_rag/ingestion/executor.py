@@ -53,7 +53,7 @@ class Executor(Protocol):
         ...
 
 
-class BatchSize:
+class BatchLimit:
     """Chunks of a batch that takes about `BATCH_S`, by what the one before took."""
 
     def __init__(self, least: int) -> None:
@@ -74,12 +74,12 @@ class SynchronousExecutor:
     """Works in the calling thread, with batches that take about `BATCH_S`."""
 
     def __init__(self) -> None:
-        self._size = BatchSize(FIRST_BATCH_CHUNKS)
+        self._limit = BatchLimit(FIRST_BATCH_CHUNKS)
 
     @property
     def batch_chunks(self) -> int:
         """Chunks after which a batch is published."""
-        return self._size.chunks
+        return self._limit.chunks
 
     def process(self, work: Callable[[], ChunkedDocument]) -> Future[ChunkedDocument]:
         """Process a document by calling `work`."""
@@ -92,5 +92,5 @@ class SynchronousExecutor:
 
     def submit(self, documents: Sequence[PendingDocument], chunks: int, publish: Callable[[], None]) -> None:  # noqa: ARG002
         """Publish a batch, and choose the size of the next one. Args: see `Executor.submit`."""
-        with self._size.measure(chunks):
+        with self._limit.measure(chunks):
             publish()

@@ -36,7 +36,7 @@ from kosmos_rag.core.types import EVERYONE, Job, Outcome, SourceDocument
 from kosmos_rag.ingestion.discovery import PendingDocument
 from kosmos_rag.ingestion.division import PendingPart
 from kosmos_rag.ingestion.document import ChunkedDocument, document_id
-from kosmos_rag.ingestion.executor import FIRST_BATCH_CHUNKS, BatchSize
+from kosmos_rag.ingestion.executor import FIRST_BATCH_CHUNKS, BatchLimit
 from kosmos_rag.ingestion.pipeline import IngestPipeline
 from kosmos_rag.ingestion.publisher import Completion
 from kosmos_rag.ingestion.report import PublishedDocument
@@ -244,7 +244,7 @@ class _PublishThreads:
         self._slots = threading.Semaphore(PUBLISH_THREADS)
         self._pool = ThreadPoolExecutor(PUBLISH_THREADS, thread_name_prefix="kosmos-rag-publish")
         self._last: Future[None] | None = None
-        self.size = BatchSize(_BATCH_CHUNKS)
+        self.size = BatchLimit(_BATCH_CHUNKS)
 
     @property
     def idle(self) -> bool:

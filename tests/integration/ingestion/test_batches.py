@@ -11,7 +11,7 @@ from kosmos_rag.core.errors import IngestInterrupted
 from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.ingestion import run
 from kosmos_rag.ingestion.discovery import LoadedDocument, PendingDocument
-from kosmos_rag.ingestion.executor import BATCH_CHUNKS, BATCH_S, BatchSize, SynchronousExecutor
+from kosmos_rag.ingestion.executor import BATCH_CHUNKS, BATCH_S, BatchLimit, SynchronousExecutor
 from kosmos_rag.ingestion.report import ReportBuilder
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.tenants import tenant
@@ -73,12 +73,12 @@ def test_batch__is_published_before_a_large_document(
 @pytest.mark.parametrize(
     ("chunks", "seconds", "expected"), [(1, 0.3, 20), (1_000_000, 0.0, BATCH_CHUNKS), (10, 0.05, 1000)]
 )
-def test_batch_size__is_what_takes_five_seconds(chunks: int, seconds: float, expected: int) -> None:
-    size = BatchSize(20)
-    assert size.chunks == 20
+def test_batch_limit__is_what_takes_five_seconds(chunks: int, seconds: float, expected: int) -> None:
+    limit = BatchLimit(20)
+    assert limit.chunks == 20
     start = time.monotonic()
-    with size.measure(chunks):
+    with limit.measure(chunks):
         time.sleep(seconds)
     elapsed = time.monotonic() - start
     fewest = max(20, min(BATCH_CHUNKS, int(chunks * BATCH_S / max(elapsed, 1e-3))))
-    assert fewest <= size.chunks <= expected
+    assert fewest <= limit.chunks <= expected
