@@ -5,7 +5,8 @@
 Nothing is parsed or embedded, but for the documents of one chunk, which pass the whole pipeline one by one, with word
 hashes instead of a model. The other documents are prepared and published in batches, as the pipeline does. For
 comparison, the same run has one multi-row INSERT of the same texts and vectors into a table without keys, analysis or
-row-level security. With two writers into one tenant, one analyses its texts while the other writes.
+row-level security. With two writers into one tenant, one analyses its texts while the other writes. Processor time is
+that of one chunk: of the client, and of the server's processes of its connections up to the commit.
 """
 
 import gc
@@ -19,6 +20,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
+import psutil
 import psycopg
 from pgvector import HalfVector
 from pgvector.psycopg import register_vector
@@ -88,16 +90,21 @@ def _published(
     with database.worker.transaction(owner.id, [EVERYONE]) as connection:
         ensure_tenant(connection, owner, DEFAULT_COLLECTION, space, now=now)
 
-    def write(batch: list[PreparedDocument]) -> float:
+    def write(batch: list[PreparedDocument]) -> tuple[float, float]:
         began = time.perf_counter()
         with database.worker.transaction(owner.id, [EVERYONE]) as connection:
+            server = psutil.Process(connection.info.backend_pid)
+            server_began = sum(server.cpu_times()[:2])
             publish(connection, owner.id, batch, collection=DEFAULT_COLLECTION, now=now, events=EventBuffer())
-        return time.perf_counter() - began
+            server_s = sum(server.cpu_times()[:2]) - server_began
+        return time.perf_counter() - began, server_s
 
+    client_began = time.process_time()
     began = time.perf_counter()
     with ThreadPoolExecutor(writers) as pool:
-        times = list(pool.map(write, batches))
+        times, server_times = zip(*pool.map(write, batches), strict=True)
     published = time.perf_counter() - began
+    client_s = time.process_time() - client_began
     chunks = sum(len(document.chunks) for document in documents)
     began = time.perf_counter()
     with database.worker.transaction(owner.id, [EVERYONE]) as connection:
@@ -111,6 +118,8 @@ def _published(
     return {
         f"chunks_per_s_{writers}_writers": round(chunks / published),
         f"batch_p50_ms_{writers}_writers": round(statistics.median(times) * 1000, 1),
+        f"client_processor_us_{writers}_writers": round(client_s / chunks * 1e6),
+        f"server_processor_us_{writers}_writers": round(sum(server_times) / chunks * 1e6),
         f"deleted_chunks_per_s_{writers}": round(chunks / (time.perf_counter() - began)),
     }
 
