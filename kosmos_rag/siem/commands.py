@@ -1,6 +1,9 @@
 """kosmos-rag siem: events for a SIEM."""
 
+import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
@@ -50,10 +53,24 @@ def convert_log(to: TargetOption) -> None:
     from kosmos_rag.siem.stream import EventStream
     from kosmos_rag.siem.targets import open_target
 
-    stream = EventStream(open_target(to, keep_open=True))
-    for line in sys.stdin.buffer:
-        stream.add(list(convert_log_line(line)))
-    report = stream.close()
+    with _ignore_stops(), EventStream(open_target(to, keep_open=True)) as stream:
+        for line in sys.stdin.buffer:
+            stream.add(list(convert_log_line(line)))
+        report = stream.close()
     console().print(f"{report.exported} events sent, {report.refused} refused, {report.dropped} dropped")
     if report.dropped:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _ignore_stops() -> Iterator[None]:
+    """Ignore SIGINT and SIGTERM.
+
+    They reach both ends of a pipe. The service writes more until it ends, and the end of the input ends the command.
+    """
+    handlers = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)

@@ -11,7 +11,7 @@ from pathlib import Path
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.siem.ocsf import convert_erasure, convert_record
-from kosmos_rag.siem.targets import EventTarget
+from kosmos_rag.siem.targets import EventTarget, ExportError
 
 _BATCH = 500
 
@@ -50,19 +50,29 @@ def export_audit(tenant: Tenant, target: EventTarget, state: Path) -> ExportRepo
         ConfigError: `database.worker_url` is not set.
         DatabaseError: The log cannot be read.
     """
-    count = refused = 0
     with _lock(state):
-        cursors = _read(state)
-        cursor = cursors.get(tenant.name, ExportCursor())
-        while records := tenant.audit.list_sealed(after=cursor.position, limit=_BATCH):
-            refused += target.write([convert_record(tenant.name, record) for _, record in records])
-            cursor = replace(cursor, position=records[-1][0])
-            _write(state, {**cursors, tenant.name: cursor})
-            count += len(records)
-        if erasures := tenant.audit.list_erasures(after=cursor.erasure):
-            refused += target.write([convert_erasure(tenant.name, erasure) for erasure in erasures])
-            _write(state, {**cursors, tenant.name: replace(cursor, erasure=erasures[-1].number)})
-            count += len(erasures)
+        try:
+            return _send_new(tenant, target, state)
+        except ExportError as error:
+            raise ExportError(
+                f"{error}; run the command again when the target works: it continues after the last events that were "
+                "taken"
+            ) from error
+
+
+def _send_new(tenant: Tenant, target: EventTarget, state: Path) -> ExportReport:
+    count = refused = 0
+    cursors = _read(state)
+    cursor = cursors.get(tenant.name, ExportCursor())
+    while records := tenant.audit.list_sealed(after=cursor.position, limit=_BATCH):
+        refused += target.write([convert_record(tenant.name, record) for _, record in records])
+        cursor = replace(cursor, position=records[-1][0])
+        _write(state, {**cursors, tenant.name: cursor})
+        count += len(records)
+    if erasures := tenant.audit.list_erasures(after=cursor.erasure):
+        refused += target.write([convert_erasure(tenant.name, erasure) for erasure in erasures])
+        _write(state, {**cursors, tenant.name: replace(cursor, erasure=erasures[-1].number)})
+        count += len(erasures)
     return ExportReport(exported=count - refused, refused=refused)
 
 

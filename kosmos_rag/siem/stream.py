@@ -28,7 +28,7 @@ class StreamReport:
 
     exported: int
     refused: int
-    """Refused by the target forever."""
+    """Refused by the target forever, or impossible to send."""
     dropped: int
     """Not sent: the target was too slow, or did not work."""
 
@@ -36,7 +36,8 @@ class StreamReport:
 class EventStream:
     """A bounded queue of events, and the thread that sends them.
 
-    The thread sends a batch again until the target takes it, with growing pauses.
+    The thread sends a batch again until the target takes it, with growing pauses. An event that cannot be sent at all
+    is logged, and counts as refused.
     """
 
     def __init__(self, target: EventTarget, *, max_events: int = MAX_EVENTS, drain_s: float = _DRAIN_S) -> None:
@@ -75,10 +76,11 @@ class EventStream:
 
     def close(self) -> StreamReport:
         """Send what waits, for a bounded time, and return what became of all events."""
-        self._closed.set()
-        with self._changed:
-            self._changed.notify()
-        self._thread.join(self._drain_s)
+        if not self._closed.is_set():  # a second call does not wait again
+            self._closed.set()
+            with self._changed:
+                self._changed.notify()
+            self._thread.join(self._drain_s)
         with self._changed:
             self._dropped += len(self._waiting)
             self._waiting.clear()
@@ -93,17 +95,23 @@ class EventStream:
             )  # fmt: skip
 
     def _run(self) -> None:
-        pause_s = _FIRST_PAUSE_S
-        while batch := self._read_batch():
+        pause_s, size = _FIRST_PAUSE_S, _BATCH
+        while batch := self._read_batch(size):
             try:
                 refused = self._target.write(batch)
             except ExportError as error:
                 log.warning("%s; next try in %.1f s", error, pause_s, extra={"action": "siem_target_failed"})
                 if self._closed.wait(pause_s):
                     time.sleep(_FIRST_PAUSE_S)
-                pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
+                pause_s, size = min(2 * pause_s, _LONGEST_PAUSE_S), _BATCH
                 continue
-            pause_s = _FIRST_PAUSE_S
+            except Exception:  # the thread continues: what follows can be sent
+                if len(batch) > 1:
+                    size = len(batch) // 2
+                    continue
+                log.exception("an event cannot be sent, and is skipped", extra={"action": "siem_event_refused"})
+                refused = 1
+            pause_s, size = _FIRST_PAUSE_S, min(2 * size, _BATCH)
             with self._changed:
                 for _ in batch[: len(self._waiting)]:  # none where the stream was closed meanwhile
                     self._waiting.popleft()
@@ -111,8 +119,8 @@ class EventStream:
                 self._refused += refused
         self._target.close()
 
-    def _read_batch(self) -> list[EVENT]:
+    def _read_batch(self, size: int) -> list[EVENT]:
         """Wait for events, and return the oldest, which stay in the queue; none at the end."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._closed.is_set())
-            return list(islice(self._waiting, _BATCH))
+            return list(islice(self._waiting, size))

@@ -31,8 +31,8 @@ _SYSLOG_SEVERITIES = {1: 6, 2: 5, 3: 4, 4: 3, 5: 2}
 """Severities of syslog by `severity_id`: informational to critical."""
 _OTLP_SEVERITIES = {1: 9, 2: 10, 3: 13, 4: 17, 5: 21}
 """Numbers of OpenTelemetry by `severity_id`: INFO, INFO2, WARN, ERROR, FATAL."""
-_REMEDY = "run the command again when the target works: it continues after the last events that were taken"
-_RETRYABLE = frozenset({HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.TOO_MANY_REQUESTS})
+_REFUSALS = frozenset({HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY})
+"""Statuses that an event may be the reason of; a path, a right or a load is the reason of the others."""
 EVENT = dict[str, Any]
 
 log = logging.getLogger("kosmos_rag.siem")
@@ -68,14 +68,33 @@ def open_target(address: str, *, keep_open: bool = False) -> EventTarget:
     scheme, separator, _ = address.partition("://")
     if not separator:
         return FileTarget(Path(address))
-    parts = urlsplit(address)
-    if scheme in ("http", "https"):
+    if scheme in ("http", "https") and _is_url(address):
         return OtlpTarget(address)
-    if scheme in ("tcp", "tls") and parts.hostname and parts.port:
-        return SyslogTarget(parts.hostname, parts.port, encrypted=scheme == "tls", keep_open=keep_open)
+    if scheme in ("tcp", "tls"):
+        with suppress(ValueError):  # a malformed host or port
+            parts = urlsplit(address)
+            if parts.hostname and parts.port:
+                return SyslogTarget(parts.hostname, parts.port, encrypted=scheme == "tls", keep_open=keep_open)
     raise RequestError(
         f"--to {address!r} is no target; name a file, tcp://HOST:PORT, tls://HOST:PORT, or http://HOST:4318/v1/logs"
     )
+
+
+def _is_url(address: str) -> bool:
+    import httpx
+
+    try:
+        return bool(httpx.URL(address).host)
+    except httpx.InvalidURL:
+        return False
+
+
+def _encode(event: EVENT) -> bytes:
+    """Return the JSON of an event.
+
+    A lone surrogate, which UTF-8 has no bytes for, stays an escape of JSON.
+    """
+    return json.dumps(event, ensure_ascii=False).encode(errors="backslashreplace")
 
 
 class FileTarget:
@@ -89,15 +108,15 @@ class FileTarget:
 
     def write(self, events: Sequence[EVENT]) -> int:
         """Append a batch of events."""
-        lines = "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in events)
+        lines = b"".join(_encode(event) + b"\n" for event in events)
         try:
             descriptor = os.open(self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)  # questions of readers
             try:
-                _append(descriptor, lines.encode())
+                _append(descriptor, lines)
             finally:
                 os.close(descriptor)
         except OSError as error:
-            raise ExportError(f"{self._path} cannot be written: {error.strerror}; {_REMEDY}") from error
+            raise ExportError(f"{self._path} cannot be written: {error.strerror}") from error
         return 0
 
     def close(self) -> None:
@@ -142,7 +161,7 @@ class SyslogTarget:
         except OSError as error:
             self._discard()
             name = ":".join(map(str, self._address))
-            raise ExportError(f"the syslog server {name} did not take the events: {error}; {_REMEDY}") from error
+            raise ExportError(f"the syslog server {name} did not take the events: {error}") from error
         return 0
 
     def close(self) -> None:
@@ -177,7 +196,7 @@ class SyslogTarget:
         priority = _FACILITY_LOG_AUDIT * 8 + _SYSLOG_SEVERITIES[event["severity_id"]]
         at = datetime.fromtimestamp(event["time"] / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         header = f"<{priority}>1 {at} {self._hostname} kosmos-rag {os.getpid()} OCSF{event['class_uid']} - "
-        message = header.encode() + json.dumps(event, ensure_ascii=False).encode()
+        message = header.encode() + _encode(event)
         return b"%d " % len(message) + message
 
 
@@ -223,21 +242,33 @@ class OtlpTarget:
         self._url = url
 
     def write(self, events: Sequence[EVENT]) -> int:
-        """Send a batch of events as one request, and in parts where the collector refuses it."""
+        """Send a batch of events as one request, and in parts where the collector refuses it.
+
+        An event is refused where the collector has taken another one of its batch. A collector that refuses all may be
+        the fault of its next stage, whose status it passes on.
+        """
+        rejected, refusals = self._send(events)
+        if len(refusals) == len(events):
+            raise ExportError(f"the collector at {self._url} answered {refusals[0][1]} to every event of a batch")
+        for event, status in refusals:
+            log.error(
+                "the collector refuses an event, which is skipped: it answered %d", status,
+                extra={"action": "siem_event_refused", "event": event.get("metadata", {}).get("uid")},
+            )  # fmt: skip
+        return rejected + len(refusals)
+
+    def _send(self, events: Sequence[EVENT]) -> tuple[int, list[tuple[EVENT, int]]]:
+        """Return how many events were rejected, and those that were refused alone, with the status."""
         response = self._post(events)
-        if not _is_refusal(response.status_code):
+        if response.status_code not in _REFUSALS:
             self._require_success(response.status_code)
-            return self._count_rejected(response.content, len(events))
-        if len(events) > 1:
-            middle = len(events) // 2
-            return self.write(events[:middle]) + self.write(events[middle:])
-        # It may refuse all requests: a wrong path, or no rights. An event that is not to blame stays.
-        self._require_success(self._post(()).status_code)
-        log.error(
-            "the collector refuses an event, which is skipped: it answered %d", response.status_code,
-            extra={"action": "siem_event_refused", "event": events[0].get("metadata", {}).get("uid")},
-        )  # fmt: skip
-        return 1
+            return self._count_rejected(response.content, len(events)), []
+        if len(events) == 1:
+            return 0, [(events[0], response.status_code)]
+        middle = len(events) // 2
+        first_rejected, first_refusals = self._send(events[:middle])
+        rejected, refusals = self._send(events[middle:])
+        return first_rejected + rejected, first_refusals + refusals
 
     def close(self) -> None:
         """Do nothing: each request has closed its connection."""
@@ -250,13 +281,13 @@ class OtlpTarget:
         records = [_log_record(event) for event in events]
         body = {"resourceLogs": [{"resource": resource, "scopeLogs": [{"scope": scope, "logRecords": records}]}]}
         try:
-            return httpx.post(self._url, json=body if events else {"resourceLogs": []}, timeout=_TIMEOUT_S)
+            return httpx.post(self._url, json=body, timeout=_TIMEOUT_S)
         except httpx.HTTPError as error:
-            raise ExportError(f"the collector at {self._url} did not answer: {error}; {_REMEDY}") from error
+            raise ExportError(f"the collector at {self._url} did not answer: {error}") from error
 
     def _require_success(self, status: int) -> None:
         if status != HTTPStatus.OK:
-            raise ExportError(f"the collector at {self._url} answered {status}; {_REMEDY}")
+            raise ExportError(f"the collector at {self._url} answered {status}")
 
     def _count_rejected(self, content: bytes, count: int) -> int:
         """Return how many events the collector has rejected; the protocol forbids to send these again."""
@@ -270,18 +301,12 @@ class OtlpTarget:
         return rejected
 
 
-def _is_refusal(status: int) -> bool:
-    """Return whether the same request would be refused again."""
-    is_client_error = HTTPStatus.BAD_REQUEST <= status < HTTPStatus.INTERNAL_SERVER_ERROR
-    return is_client_error and status not in _RETRYABLE
-
-
 def _log_record(event: EVENT) -> dict[str, Any]:
     return {
         "timeUnixNano": str(event["time"] * 1_000_000),
         "severityNumber": _OTLP_SEVERITIES[event["severity_id"]],
         "eventName": f"ocsf.{event['class_uid']}",
-        "body": {"stringValue": json.dumps(event, ensure_ascii=False)},
+        "body": {"stringValue": _encode(event).decode()},
         "attributes": [
             {"key": f"ocsf.{name}", "value": {"intValue": str(event[name])}}
             for name in ("class_uid", "category_uid", "activity_id", "type_uid")

@@ -76,7 +76,7 @@ def test_export__sends_a_batch_again_that_a_target_has_not_confirmed(
         tenant = engine.tenant(tenant_name)
         _ask(engine, tenant_name, *questions)
         tenant.audit.seal()
-        with pytest.raises(ExportError, match="the target broke"):
+        with pytest.raises(ExportError, match="the target broke; run the command again"):
             export_audit(tenant, target, state)
         assert export_audit(tenant, target, state).exported == 3
     assert _questions(target.events) == [*questions[:4], *questions[2:]]

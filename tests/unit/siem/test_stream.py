@@ -63,6 +63,26 @@ def test_stream__drops_and_counts_what_a_slow_target_has_no_time_for(caplog: pyt
     assert target.events == EVENTS[:5]
 
 
+class PickyTarget(GatedTarget):
+    """Takes no batch with an odd number, whatever the reason."""
+
+    def write(self, events: Sequence[EVENT]) -> int:
+        if any(event["number"] % 2 for event in events):
+            raise ValueError("the number is odd")
+        return super().write(events)
+
+
+def test_stream__skips_an_event_that_cannot_be_sent_and_sends_what_follows(caplog: pytest.LogCaptureFixture) -> None:
+    target = PickyTarget()
+    target.gate.set()
+    stream = EventStream(target)
+    stream.add(EVENTS)
+    assert stream.close() == StreamReport(exported=10, refused=10, dropped=0)
+    assert target.events == EVENTS[::2]
+    assert "an event cannot be sent, and is skipped" in caplog.text
+    assert "the number is odd" in caplog.text
+
+
 def test_stream__ends_though_the_target_never_works() -> None:
     target = GatedTarget(failures=1000)
     target.gate.set()

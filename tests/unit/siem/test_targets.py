@@ -167,7 +167,9 @@ class _Collector(BaseHTTPRequestHandler):
 
 
 def _send_to_collector(
-    monkeypatch: pytest.MonkeyPatch, answer: Callable[[str], tuple[int, bytes]]
+    monkeypatch: pytest.MonkeyPatch,
+    answer: Callable[[str], tuple[int, bytes]],
+    events: list[dict[str, Any]] = EVENTS,
 ) -> tuple[int, list[dict[str, Any]]]:
     """Return how many events were refused, and the requests."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
@@ -177,7 +179,7 @@ def _send_to_collector(
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         try:
-            refused = open_target(f"http://127.0.0.1:{server.server_port}/v1/logs").write(EVENTS)
+            refused = open_target(f"http://127.0.0.1:{server.server_port}/v1/logs").write(events)
         finally:
             server.shutdown()
             thread.join(10)
@@ -193,14 +195,25 @@ def test_otlp__gets_log_records_in_one_request(monkeypatch: pytest.MonkeyPatch) 
     assert records[0]["timeUnixNano"] == "1000123000000"
 
 
-@pytest.mark.parametrize("status", [400, 401, 404, 408, 429, 503])
-def test_otlp__that_takes_no_request_is_an_error(monkeypatch: pytest.MonkeyPatch, status: int) -> None:
-    """No event is skipped because a path is wrong, or a right is missing."""
+@pytest.mark.parametrize("events", [EVENTS, EVENTS[:1]])
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 408, 413, 422, 429, 503])
+def test_otlp__that_takes_no_event_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, status: int, events: list[dict[str, Any]]
+) -> None:
+    """A collector answers a request without events itself, and passes on the status of its next stage for others."""
     with pytest.raises(ExportError, match=f"answered {status}"):
-        _send_to_collector(monkeypatch, lambda _: (status, b""))
+        _send_to_collector(monkeypatch, lambda body: (status if "timeUnixNano" in body else 200, b"{}"), events)
 
 
-@pytest.mark.parametrize("status", [400, 413])
+@pytest.mark.parametrize("status", [401, 403, 404])
+def test_otlp__that_refuses_an_event_for_a_right_or_a_path_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    with pytest.raises(ExportError, match=f"answered {status}"):
+        _send_to_collector(monkeypatch, lambda body: (status if "two lines" in body else 200, b"{}"))
+
+
+@pytest.mark.parametrize("status", [400, 413, 422])
 def test_otlp__skips_and_logs_an_event_that_is_refused_forever(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, status: int
 ) -> None:
@@ -219,7 +232,35 @@ def test_otlp__counts_and_logs_what_a_collector_takes_only_in_part(
     assert "rejected 1 of 2 events, which are skipped: too old" in caplog.text
 
 
-@pytest.mark.parametrize("address", ["udp://localhost:514", "tcp://localhost", "tls://:6514"])
+SURROGATE = {**EVENT, "message": "half a sign: \ud83d"}
+
+
+def test_surrogate__is_an_escape_in_each_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """JSON of a log may have half of a sign, which UTF-8 has no bytes for."""
+    open_target(str(tmp_path / "events.jsonl")).write([SURROGATE])
+    assert json.loads((tmp_path / "events.jsonl").read_text()) == SURROGATE
+    _, (body,) = _send_to_collector(monkeypatch, lambda _: (200, b"{}"), [SURROGATE])
+    (record,) = body["resourceLogs"][0]["scopeLogs"][0]["logRecords"]
+    assert json.loads(record["body"]["stringValue"]) == SURROGATE
+    received = bytearray()
+
+    def read(connection: socket.socket) -> None:
+        while data := connection.recv(4096):
+            received.extend(data)
+
+    port, thread = _serve_once(read)
+    open_target(f"tcp://127.0.0.1:{port}").write([SURROGATE])
+    thread.join(10)
+    assert json.loads(received.partition(b" - ")[2]) == SURROGATE
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "udp://localhost:514", "tcp://localhost", "tls://:6514", "tcp://localhost:99999", "tls://[::1:6514",
+        "http://[::1/v1/logs", "http://localhost:port/v1/logs", "https://",
+    ],
+)  # fmt: skip
 def test_address__of_no_target_is_refused(address: str) -> None:
     with pytest.raises(RequestError, match="is no target; name a file"):
         open_target(address)
