@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from kosmos_rag.core.text.accents import accented_words
 from kosmos_rag.core.text.analysis import index_text
 from kosmos_rag.core.text.compounds import find_parts
-from kosmos_rag.storage.binary import array, batches
+from kosmos_rag.storage.binary import MAX_ROWS, array, batches
 from kosmos_rag.storage.sql import statement
 
 
@@ -58,7 +58,7 @@ class TextAnalyser:
         """
         self._connection = connection
         columns = {"text": list(texts), "language": list(languages)}
-        self._parts = batches(columns, rows=max(_PART_TEXTS, -(-len(texts) // _PARTS)))
+        self._parts = batches(columns, rows=min(MAX_ROWS, max(_PART_TEXTS, -(-len(texts) // _PARTS))))
         self._cursor = self._send()
 
     def read(self) -> Analysis:

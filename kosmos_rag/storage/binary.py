@@ -190,11 +190,11 @@ def sparse_vectors(weights: SparseEntries, rows: int, dimensions: int) -> list[b
     ]
 
 
-_ROWS = 4096
+MAX_ROWS = 4096
 """Maximum rows of one statement, so that a large document stays within the statement timeout."""
 
 
-def batches(columns: dict[str, list[Any]], *, rows: int = _ROWS) -> Iterator[dict[str, list[Any]]]:
+def batches(columns: dict[str, list[Any]], *, rows: int = MAX_ROWS) -> Iterator[dict[str, list[Any]]]:
     """Yield slices of equal-length columns, one for each statement."""
     for start in range(0, len(next(iter(columns.values()))), rows):
         yield {name: values[start : start + rows] for name, values in columns.items()}

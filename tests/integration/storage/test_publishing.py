@@ -276,6 +276,17 @@ def test_publish__says_which_documents_had_an_earlier_version(publisher: Publish
     assert [result.outcome for result in results] == [Outcome.CHANGED, Outcome.NEW]
 
 
+def test_publish__replaces_a_document_of_the_same_fingerprint(publisher: Publisher, database: DatabaseSettings) -> None:
+    _publish(publisher, _chunked("a"))
+    # Two writers may publish the same text; a permission pass may empty the fingerprint of what it stored.
+    for _ in range(2):
+        results = _publish(publisher, _chunked("a"), _chunked("b"))
+        assert [result.error for result in results] == [None, None]
+    stored = "SELECT d.source, v.text, (SELECT count(*) FROM kosmos.chunks c WHERE c.version_id = v.id) "
+    stored += "FROM kosmos.documents d JOIN kosmos.document_versions v ON v.document_id = d.id ORDER BY 1"
+    assert _rows(database, stored) == [("a", "alpha beta", 1), ("b", "alpha beta", 1)]
+
+
 def _space(dimensions: int) -> tuple[Space, HashingEmbedder]:
     embedder = HashingEmbedder(dimensions=dimensions)
     return describe_space(ACME.id, embedder, normalized=True), embedder
