@@ -5,8 +5,8 @@
 
 The models have the shapes of all-mpnet-base-v2 and ms-marco-MiniLM-L-6 with random weights: the time does not depend on
 them. `encode`: chunks a second by sentence-transformers in both precisions and two batch sizes, and by the library.
-`question`: milliseconds to embed one, by sentence-transformers and by the library without and with CUDA graphs, and
-questions a second of eight threads. `rerank`: milliseconds for 20 and 100 passages in batches of four, and in those
+`question`: milliseconds to embed one, by sentence-transformers and by the library, and questions a second of eight
+threads. `rerank`: milliseconds for 20 and 100 passages in batches of four, and in those
 that the stage learns. `worker`: documents through the queue by so many processes, as a share of the best bare encoding
 in half precision, the same without a model, and the seconds from the command to the first document. `search`: whole
 questions about these documents, without and with the reranker. `--device cpu` runs all of it on the CPU.
@@ -23,7 +23,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from benchmarks.command import command, parse, temporary_folder, write_results
 from benchmarks.reranker.latency import build_model, save_tokenizer
@@ -32,7 +31,6 @@ from benchmarks.worker_work import create_wide_hashing_runner
 from kosmos_rag import Engine, Passage, Settings, Tenant
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.telemetry.tracing import StageTimer
-from kosmos_rag.models.embedding.encoders import GpuModel
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.models.reranking.cross_encoder import CrossEncoderReranker
 from kosmos_rag.models.testing.hashing import HashingEmbedder
@@ -146,29 +144,17 @@ def measure_questions(bench: Bench) -> dict[str, Any]:
         plain = plain.half()
     figures: dict[str, Any] = {}
 
-    def measure(name: str, embed: Callable[[str], Any]) -> NDArray[np.float32]:
-        began = time.perf_counter()
-        vectors = [embed(question) for question in bench.questions]  # a graph is recorded for each length
-        figures[f"{name}, first time, all, s"] = round(time.perf_counter() - began, 2)
+    def measure(name: str, embed: Callable[[str], object]) -> None:
+        for question in bench.questions:
+            embed(question)
         figures[f"{name}, ms"] = _milliseconds([partial(embed, question) for question in bench.questions])
         with ThreadPoolExecutor(8) as pool:
             seconds = _seconds(lambda: list(pool.map(embed, bench.questions)))
         figures[f"{name}, 8 threads, a second"] = round(len(bench.questions) / seconds, 1)
-        return np.array(vectors, dtype=np.float32)
 
     measure("sentence-transformers", partial(plain.encode, show_progress_bar=False))
-    if bench.device == "cpu":
-        measure("library", bench.embedder().embed_query)
-        return figures
-    models = {"without graphs": GpuModel(plain, graphs=False), "with graphs": GpuModel(plain)}
-    vectors = {name: measure(name, partial(_embed_question, model)) for name, model in models.items()}
-    cosines = np.multiply(*vectors.values()).sum(axis=1)
-    figures["with and without graphs, least cosine"] = round(float(cosines.min()), 6)
+    measure("library", bench.embedder().embed_query)
     return figures
-
-
-def _embed_question(model: GpuModel, question: str) -> Any:
-    return model.encode([question], batch_size=1, dimensions=None, normalize=True)[0][0]
 
 
 def measure_reranking(bench: Bench) -> dict[str, Any]:

@@ -97,8 +97,6 @@ def _build_failure(message: str, error_kind: str) -> CallOutcome[T]:
 
 
 _WARM_UP_MS = 120_000
-_WARM_UP_WORDS = 80
-"""Words of a passage of the warm-up: about as many as a chunk has."""
 _DEADLINE_SHARE = 0.1
 """Share of the deadline that a batch may take before no larger one is tried.
 
@@ -107,7 +105,7 @@ The scores of a batch that runs at the deadline are lost.
 _MAX_BATCH = 64
 
 
-class BatchSize:
+class RerankBatchSize:
     """Passages of a batch: what this device scores in a small share of the deadline. Thread-safe.
 
     Two cores take a few passages at a time; a GPU takes as long for twenty as for four.
@@ -127,14 +125,14 @@ class BatchSize:
     def learn(self, passages: int, milliseconds: float) -> None:
         """Choose the next size by the time of a batch.
 
-        A full one that took less than half of the limit doubles it; one that took more than the limit halves it.
+        A full one that took less than half of the limit doubles it; any that took more than the limit halves it.
         """
-        if self.is_fixed or passages < self.passages:
+        if self.is_fixed:
             return
-        if milliseconds < self._limit_ms / 2:
+        if milliseconds > self._limit_ms:
+            self.passages = max(min(passages, self.passages) // 2, self._least)
+        elif milliseconds < self._limit_ms / 2 and passages >= self.passages:
             self.passages = min(2 * passages, _MAX_BATCH)
-        elif milliseconds > self._limit_ms:
-            self.passages = max(passages // 2, self._least)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -157,22 +155,21 @@ class RerankStage:
         settings: RerankingSettings,
         telemetry: Telemetry,
         executor: DeadlineExecutor | None = None,
-        batch_size: BatchSize | None = None,
+        batch_size: RerankBatchSize | None = None,
     ) -> None:
         self._reranker = reranker
         self._telemetry = telemetry
         self._settings = settings
         self._executor = DeadlineExecutor(slots=settings.concurrency) if executor is None else executor
-        self._batch_size = batch_size or BatchSize(settings)
+        self._batch_size = batch_size or RerankBatchSize(settings)
 
     def with_settings(self, settings: RerankingSettings) -> "RerankStage":
         """Return a stage with another threshold and deadline.
 
         It shares model and slots, and the learned batch size where the same settings decide it.
         """
-        batch_size = (
-            self._batch_size if BatchSize.depends_on(settings) == BatchSize.depends_on(self._settings) else None
-        )
+        keeps = RerankBatchSize.depends_on(settings) == RerankBatchSize.depends_on(self._settings)
+        batch_size = self._batch_size if keeps else None
         return RerankStage(self._reranker, settings, self._telemetry, self._executor, batch_size)
 
     def for_background(self) -> "RerankStage":
@@ -183,21 +180,11 @@ class RerankStage:
         return RerankStage(self._reranker, self._settings, Telemetry())
 
     def warm_up(self) -> None:
-        """Load the model, and learn how many passages a batch may have.
+        """Load the model.
 
         No query then waits for a model that fails or hangs.
         """
-        self._executor.run(self._warm_up, deadline_ms=_WARM_UP_MS)
-
-    def _warm_up(self) -> None:
-        self._reranker.score("warm", ["up"])
-        passage = "passage " * _WARM_UP_WORDS
-        learned = 0
-        # A first batch of a size may be slow: each size is tried twice.
-        while not self._batch_size.is_fixed and learned != self._batch_size.passages:
-            learned = self._batch_size.passages
-            for _ in range(2):
-                _Batches(self._reranker, "warm", [passage] * self._batch_size.passages, self._batch_size).score_all()
+        self._executor.run(lambda: self._reranker.score("warm", ["up"]), deadline_ms=_WARM_UP_MS)
 
     def run_call(self, question: str, call: Callable[[], T]) -> T:
         """Run calls of the reranker outside of a search, within its slots and deadline.
@@ -286,7 +273,7 @@ class _Batches:
     Another thread may stop it.
     """
 
-    def __init__(self, reranker: Reranker, question: str, texts: Sequence[str], size: BatchSize) -> None:
+    def __init__(self, reranker: Reranker, question: str, texts: Sequence[str], size: RerankBatchSize) -> None:
         self._reranker = reranker
         self._question = question
         self._texts = texts

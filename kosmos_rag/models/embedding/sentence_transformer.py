@@ -72,9 +72,8 @@ class SentenceTransformerEmbedder:
         """
         if not texts:
             return np.empty((0, self.dimensions), dtype=np.float32)
-        self._model()
         # A GPU computes what several threads have given it, one after the other, and each of them tokenises meanwhile.
-        with nullcontext() if self._models.device != "cpu" else self._encoding:
+        with nullcontext() if isinstance(self._model(), GpuModel) else self._encoding:
             return self._encode([self._settings.passage_prefix + text for text in texts])
 
     def embed_query(self, question: str) -> NDArray[np.float32]:

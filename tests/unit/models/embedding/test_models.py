@@ -158,19 +158,15 @@ def test_gpu_model__gives_the_same_vectors_and_counts(minilm: SentenceTransforme
 
 
 @pytest.mark.model
-def test_gpu__embeds_as_the_cpu_does_and_records_questions() -> None:
+def test_gpu__embeds_as_the_cpu_does() -> None:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("torch finds no GPU of CUDA on this machine")
     gpu = _embedder(**{"models.backend": "torch", "models.device": "cuda"})
     cpu = _embedder(**{"models.backend": "torch"})
-    assert isinstance(model := gpu._model(), GpuModel)
+    assert isinstance(gpu._model(), GpuModel)
     assert (gpu.embed(TEXTS) * cpu.embed(TEXTS)).sum(axis=1).min() >= 0.999
-    for _ in range(2):
-        for question in TEXTS[:3]:
-            assert gpu.embed_query(question) @ cpu.embed_query(question) >= 0.999
-    assert model._graphs is not None
-    assert model._graphs._recorded, "short texts have a graph"
+    assert gpu.embed_query(TEXTS[0]) @ cpu.embed_query(TEXTS[0]) >= 0.999
 
 
 @pytest.mark.model

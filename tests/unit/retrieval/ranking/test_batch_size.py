@@ -6,10 +6,12 @@ import pytest
 
 from kosmos_rag.core.config import RerankingSettings
 from kosmos_rag.core.telemetry.observer import Telemetry
-from kosmos_rag.retrieval.rerank import BatchSize, RerankStage
+from kosmos_rag.core.telemetry.tracing import StageTimer
+from kosmos_rag.retrieval.rerank import RerankBatchSize, RerankStage
+from tests.unit.retrieval.signals.passages import passage
 
 
-class _CountingReranker:
+class _Reranker:
     """Scores at once, and keeps how many passages it got."""
 
     name = "counting"
@@ -27,7 +29,7 @@ def _settings(**changes: object) -> RerankingSettings:
 
 
 def test_batch_size__doubles_while_batches_are_short() -> None:
-    size = BatchSize(_settings())
+    size = RerankBatchSize(_settings())
     sizes = []
     for _ in range(6):
         size.learn(size.passages, 10)
@@ -36,7 +38,7 @@ def test_batch_size__doubles_while_batches_are_short() -> None:
 
 
 def test_batch_size__shrinks_to_its_start_where_batches_are_long() -> None:
-    size = BatchSize(_settings())
+    size = RerankBatchSize(_settings())
     size.learn(4, 10)
     size.learn(8, 10)
     size.learn(16, 40)
@@ -48,36 +50,46 @@ def test_batch_size__shrinks_to_its_start_where_batches_are_long() -> None:
     assert sizes == [8, 4, 4]
 
 
-def test_batch_size__learns_nothing_from_the_last_passages() -> None:
-    size = BatchSize(_settings())
+def test_batch_size__grows_by_full_batches_alone_and_shrinks_by_any() -> None:
+    size = RerankBatchSize(_settings())
     size.learn(3, 1)
     assert size.passages == 4
+    for _ in range(4):
+        size.learn(size.passages, 10)
+    assert size.passages == 64
+    size.learn(20, 500)
+    assert size.passages == 10
 
 
 @pytest.mark.parametrize(("changes", "passages"), [({"batch_size": 7}, 7), ({"url": "http://localhost:8080"}, 32)])
 def test_batch_size__stays_as_configured(changes: dict[str, object], passages: int) -> None:
-    size = BatchSize(_settings(**changes))
+    size = RerankBatchSize(_settings(**changes))
     size.learn(passages, 0.1)
     size.learn(passages, 10_000)
     assert size.passages == passages
 
 
-def test_warm_up__learns_the_size_for_the_first_question() -> None:
-    reranker = _CountingReranker()
-    stage = RerankStage(reranker, _settings(deadline_ms=60_000), Telemetry())
-    stage.warm_up()
-    assert reranker.sizes[-1] == 64
-    assert stage.with_settings(_settings(deadline_ms=60_000, threshold=0.9))._batch_size.passages == 64
+def _learn(stage: RerankStage) -> None:
+    for _ in range(5):
+        stage._batch_size.learn(stage._batch_size.passages, 1)
+
+
+def test_with_settings__keeps_what_was_learned() -> None:
+    stage = RerankStage(_Reranker(), _settings(), Telemetry())
+    _learn(stage)
+    assert stage.with_settings(_settings(threshold=0.9))._batch_size.passages == 64
 
 
 @pytest.mark.parametrize("changes", [{"batch_size": 7}, {"deadline_ms": 100}])
 def test_with_settings__begins_anew_where_they_decide_the_size(changes: dict[str, object]) -> None:
-    stage = RerankStage(_CountingReranker(), _settings(deadline_ms=60_000), Telemetry())
-    stage.warm_up()
+    stage = RerankStage(_Reranker(), _settings(), Telemetry())
+    _learn(stage)
     assert stage.with_settings(_settings(**changes))._batch_size.passages == _settings(**changes).passages_per_batch
 
 
-def test_warm_up__sends_a_server_one_passage() -> None:
-    reranker = _CountingReranker()
-    RerankStage(reranker, _settings(url="http://localhost:8080"), Telemetry()).warm_up()
-    assert reranker.sizes == [1]
+def test_run__learns_the_size_from_its_batches() -> None:
+    reranker = _Reranker()
+    stage = RerankStage(reranker, _settings(deadline_ms=60_000), Telemetry())
+    for _ in range(2):
+        stage.run("question", [passage() for _ in range(20)], StageTimer())
+    assert reranker.sizes == [4, 8, 8, 16, 4]
