@@ -236,7 +236,7 @@ def test_page_routes_and_client__are_for_administrators(running: Running) -> Non
     with visitor(running, "admin") as client:
         page = client.get("/evaluations/questions")
         assert OPEN_QUESTION in extract_text(page)
-        assert "ada" not in extract_text(page)
+        assert "ada" not in extract_text(page).split()  # a token may have these letters
         (candidate,) = JudgedQuestions(running.tenant()).list_candidates()
         path = f"/evaluations/questions/{candidate.id}"
         assert client.post(path, data={"judgement": "accepted"}).headers["location"] == "/evaluations/questions"
