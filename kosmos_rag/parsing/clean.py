@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 from kosmos_rag.parsing import bounds
 
+TAB = 4
+"""Columns of a tab, and of the indent of code."""
 _UNCLEAN = re.compile(r"[\x00-\x08\x0b-\x1f\ud800-\udfff]")
 _FORBIDDEN = re.compile(r"[\x00\ud800-\udfff]")
 _CONTROLS = re.compile(r"[\x01-\x08\x0b-\x1f]")

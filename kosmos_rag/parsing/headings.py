@@ -9,8 +9,8 @@ from itertools import pairwise
 
 from kosmos_rag.core.types import Heading
 
-_LONGEST = 90
-_MOST_WORDS = 12
+LONGEST = 100
+"""Characters of a heading at most."""
 _NUMBER = re.compile(r"(\d{1,2}(?:\.\d{1,2}){0,4})[.)]?\s+(?=[^\W\d_])")
 _SENTENCE_END = (".", ",", ";", ":", "?", "!")
 _SMALL = frozenset(
@@ -52,7 +52,7 @@ def _headings(lines: list[tuple[str, int]]) -> Iterator[Heading]:
 
 def _level(line: str) -> int | None:
     words = line.split()
-    if not words or len(line) > _LONGEST or len(words) > _MOST_WORDS or line.endswith(_SENTENCE_END):
+    if not words or len(line) > LONGEST or line.endswith(_SENTENCE_END):
         return None
     if (numbered := _NUMBER.match(line)) and line[numbered.end()].isupper():
         return 2 + numbered[1].count(".")

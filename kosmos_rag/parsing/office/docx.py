@@ -17,6 +17,7 @@ from kosmos_rag.parsing import bounds, media_types
 from kosmos_rag.parsing.archives.screening import refuse_doctype, screen_office
 from kosmos_rag.parsing.clean import clean_property_title
 from kosmos_rag.parsing.compose import Composition
+from kosmos_rag.parsing.headings import LONGEST
 from kosmos_rag.parsing.limits import UNLIMITED, OutputLimits
 from kosmos_rag.parsing.office.docx_styles import Lists, ParagraphStyle, Styles, W, parse_outline_level, read_value
 from kosmos_rag.parsing.office.docx_text import NOT_READ, PARAGRAPH, TextReader
@@ -33,8 +34,6 @@ _NAMESPACE_2003 = b"http://schemas.microsoft.com/office/word/2003/wordml"
 _PARAGRAPH_PROPERTIES, _STYLE, _OUTLINE, _NUMBER = f"{W}pPr", f"{W}pStyle", f"{W}outlineLvl", f"{W}numPr"
 _VALUE = f"{W}val"
 _LIST_LEVELS = frozenset("012345678")
-_LONGEST_OUTLINED = 200
-"""Characters of a heading whose level only its paragraph has: longer ones are texts."""
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 
 
@@ -188,7 +187,7 @@ class _Reader:
         style = self._styles.find_paragraph_style(None if style_property is None else style_property.get(_VALUE))
         text = self._texts.read(element).strip("\n").rstrip()
         level = style.level
-        if _OUTLINE in properties and len(text) <= _LONGEST_OUTLINED:
+        if _OUTLINE in properties and len(text) <= LONGEST:
             level = parse_outline_level(properties[_OUTLINE].get(_VALUE, ""))
         mark = self._mark(properties.get(_NUMBER), style) if text.strip() else ""
         return _Paragraph(text=mark + text if text.strip() else "", level=level, is_caption=style.is_caption)

@@ -16,18 +16,10 @@ from kosmos_rag.parsing.tables.table import Table
 
 LEAST_ROWS = 3
 """Of a table whose rows show its columns."""
-_VALUES = 0.7
-"""Share of the cells of a column of numbers that are numbers."""
-_APART = 1.3
-"""Times the widest space between the words of a cell that words of two cells are apart."""
 _SAME_ROW = 0.85
 """Sizes of the letters between lines that are too near to be of two rows: of cells that are centred vertically."""
 LEADING = 1.45
 """Sizes of the letters between two lines of a cell at most."""
-_CENTRED = 1.3
-"""Sizes of the letters from the first line of a cell to the row that it surrounds at most."""
-SPANNING = 0.12
-"""Share of the rows that may cross the gap between two columns."""
 LEAST_FILLED = 0.4
 """Share of the cells of a table that have text."""
 _SENTENCE_WORDS = 5
@@ -76,10 +68,10 @@ def group_lines(runs: Iterable[Run]) -> list[list[Run]]:
 def find_columns(lines: Sequence[Sequence[Run]]) -> Columns:
     """Return left and right of each column.
 
-    Few lines cross the gap between two columns.
+    One line may cross the gap between two columns of others.
     """
     size = max(1.0, sorted(run.size for line in lines for run in line)[sum(map(len, lines)) // 2])
-    allowed = max(1, int(len(lines) * SPANNING)) if len(lines) >= 4 else 0
+    allowed = int(len(lines) > LEAST_ROWS)
     best: list[tuple[float, float]] = []
     for crossing in range(allowed + 1):
         columns = _find_covered_stretches(lines, crossing, size)
@@ -205,7 +197,7 @@ def _divide(run: Run, columns: Columns, split_words: SplitWords) -> list[Run]:
         for part in parts
     ]
     are_values = all(is_value(cell.text) or is_blank_value(cell.text) for cell in cells[1:])
-    are_apart = min(spaces[1]) > max(_APART * max(spaces[0], default=0.0), COLUMN_GAP * run.size)
+    are_apart = min(spaces[1]) > max(max(spaces[0], default=0.0), COLUMN_GAP * run.size)
     return cells if are_values or are_apart else []
 
 
@@ -258,7 +250,7 @@ def _surrounds(above: Row, row: Row, below: Row) -> bool:
         above.cells.keys() == below.cells.keys()
         and not above.cells.keys() & row.cells.keys()
         and abs(up - down) < 0.1 * up
-        and up < _CENTRED * size
+        and up < LEADING * size
     )
 
 
@@ -284,7 +276,7 @@ def is_blank_value(text: str) -> bool:
 def are_values(texts: Sequence[str]) -> bool:
     """Return whether most cells of a column are numbers, or mean that one is missing."""
     values = sum(is_value(text) or is_blank_value(text) for text in texts)
-    return len(texts) > 0 and values >= _VALUES * len(texts)
+    return 2 * values > len(texts)
 
 
 def merge_rows(rows: Sequence[Row]) -> Row:

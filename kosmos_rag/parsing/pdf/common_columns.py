@@ -9,14 +9,13 @@ from kosmos_rag.parsing.pdf.graphics import NEAR
 from kosmos_rag.parsing.pdf.lines import Line, join_text
 from kosmos_rag.parsing.pdf.text_layer import Run
 
-_ALIGNED_CELLS = 4
-"""Cells of a row that show whether the rows below it are aligned at least."""
-
 
 def are_aligned(lines: Sequence[Sequence[Run]], others: Sequence[Sequence[Run]]) -> bool:
     """Return whether all cells of a row begin where those of a row above begin."""
     lefts = [run.left for run in lines[-1]]
-    return len(lefts) >= _ALIGNED_CELLS and all(any(abs(run.left - left) < NEAR for left in lefts) for run in others[0])
+    return len(lefts) >= cells.LEAST_ROWS and all(
+        any(abs(run.left - left) < NEAR for left in lefts) for run in others[0]
+    )
 
 
 def find_common_columns(
@@ -54,10 +53,9 @@ def widen(columns: Columns, runs: Sequence[Run]) -> Columns:
 
 
 def _keep_columns(lines: Sequence[Sequence[Run]], columns: Columns) -> bool:
-    """Return whether few lines cross the gaps between columns."""
-    most = max(1, int(cells.SPANNING * len(lines)))
+    """Return whether one line at most crosses each gap between columns."""
     return all(
-        sum(any(run.left < left and right < run.right for run in line) for line in lines) <= most
+        sum(any(run.left < left and right < run.right for run in line) for line in lines) <= 1
         for (_, left), (right, _) in pairwise(columns)
     )
 

@@ -9,9 +9,7 @@ from typing import Any, NamedTuple
 from kosmos_rag.parsing import bounds
 
 _THIN = 3.0
-"""Points that a filled rectangle may be thick and still is a ruled line."""
-_SHORTEST_RULE = 7.0
-"""Points; TeX draws underscores as shorter ones."""
+"""Points that a ruled line may be thick; it is more than twice as long. TeX draws underscores as shorter ones."""
 NEAR = 2.5
 """Points between ruled lines that are one, and between ends that meet."""
 _WHITE = 250
@@ -166,7 +164,7 @@ class _GraphicsReader:
             return
         box = self._read_bounds(shape, matrix)
         if min(box.width, box.height) <= _THIN:
-            if max(box.width, box.height) >= _SHORTEST_RULE:
+            if max(box.width, box.height) > 2 * _THIN:
                 self._graphics.rules.append(box)
             return
         self._parts += raw.FPDFPath_CountSegments(shape)
@@ -179,7 +177,7 @@ class _GraphicsReader:
         self._graphics.boxes.append(box)
         # The sides of a shaded row are no lines between columns.
         rules = (line for line in lines if is_framed or line.width > line.height)
-        self._graphics.rules.extend(line for line in rules if max(line.width, line.height) >= _SHORTEST_RULE)
+        self._graphics.rules.extend(line for line in rules if max(line.width, line.height) > 2 * _THIN)
 
     def _is_visible(self, read_color: Any, shape: Any) -> bool:
         red, green, blue, alpha = self._color

@@ -7,14 +7,13 @@ from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from kosmos_rag.parsing import bounds
+from kosmos_rag.parsing.headings import LONGEST
 from kosmos_rag.parsing.pdf.lines import LARGER
 from kosmos_rag.parsing.pdf.page_lines import APART, Paragraph
 
 Style = tuple[float, bool]
 """Size of the letters, and whether they are bold."""
 
-_MAX_CHARS = 100
-"""Characters of a heading at most."""
 _MOST_IN_A_ROW = 3
 """Headings of one style without text between them; more are a list."""
 _NUMBER = re.compile(r"((?:\d{1,2}(?:\.\d{1,2}){0,4}|[A-Z](?:\.\d{1,2})+))\.?\s+(?=[^\W\d_])")
@@ -87,7 +86,7 @@ class _TextStyles:
         for paragraph in flow:
             for line in paragraph.lines:
                 in_all[line.style] += len(line.text)
-                if len(paragraph.text) >= _MAX_CHARS:
+                if len(paragraph.text) > LONGEST:
                     in_text[line.style] += len(line.text)
         self.of_text = {style for style, count in in_text.items() if 2 * count > in_all[style]}
 
@@ -133,7 +132,7 @@ def _title(paragraph: Paragraph) -> str | None:
         return None
     title = " ".join(paragraph.text.split())
     if (
-        len(title) > _MAX_CHARS
+        len(title) > LONGEST
         or sum(map(str.isalpha, title)) < 2
         or title.endswith(_SENTENCE_END)
         or _LABEL.match(title)

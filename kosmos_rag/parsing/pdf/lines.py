@@ -14,8 +14,8 @@ _SCRIPT_SIZE = 0.85
 _RAISED = 0.15
 _LOWERED = 0.06
 """Sizes of the letters by which the baseline of a superscript or subscript is off."""
-_LINE_OFFSET, _SCRIPT_OFFSET = 0.5, 0.65
-"""Sizes of the letters by which baselines of one line differ at most: of letters of one size, and of two."""
+_LINE_OFFSET = 0.5
+"""Sizes of the letters by which baselines of one line differ at most; of a superscript more, because it is raised."""
 _LETTER_GAP = 0.15
 """Sizes of the letters between two runs of one word at most."""
 WORD_GAP = 0.7
@@ -26,8 +26,8 @@ LARGER = 1.05
 """Times the size of the text that a title has at least."""
 ONE_LINE = 0.3
 """Sizes of the letters by which baselines of one line differ at most."""
-_ASCENT, _DESCENT = 0.9, 0.25
-"""Sizes of the letters above and below the baseline that letters of most fonts take."""
+_DESCENT = 0.25
+"""Sizes of the letters that letters of most fonts take below the baseline."""
 _UNPRINTED = re.compile("[\ufffe\uffff\x02\u200b\u2060\ufeff]")
 _LINE_END_HYPHEN = re.compile(r"(?<=[^\W\d_])[\u00ad\u2010-]$|\u00ad$")
 _HYPHENS = "-\u00ad\u2010"
@@ -71,7 +71,7 @@ class Line(NamedTuple):
     @property
     def box(self) -> Box:
         """The area of its letters."""
-        return Box(self.left, self.baseline - _DESCENT * self.size, self.right, self.baseline + _ASCENT * self.size)
+        return Box(self.left, self.baseline - _DESCENT * self.size, self.right, self.baseline + self.size)
 
 
 def tidy(text: str) -> str:
@@ -102,7 +102,7 @@ def join_runs(lines: Iterable[Sequence[Run]]) -> Iterator[Line]:
 
 def _continues(before: Run, run: Run) -> bool:
     size = max(before.size, run.size)
-    most = _LINE_OFFSET if run.size == before.size else _SCRIPT_OFFSET
+    most = _LINE_OFFSET if run.size == before.size else _LINE_OFFSET + _RAISED
     return (
         not before.divided
         and abs(run.baseline - before.baseline) < most * size

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from kosmos_rag.parsing.limits import OutputLimits
 from kosmos_rag.parsing.pdf.cells import LEADING
-from kosmos_rag.parsing.pdf.lines import WORD_GAP, Line
+from kosmos_rag.parsing.pdf.lines import LARGER, WORD_GAP, Line
 from kosmos_rag.parsing.pdf.page_lines import (
     APART,
     Metrics,
@@ -24,8 +24,6 @@ from kosmos_rag.parsing.pdf.regions import PROSE_LETTERS
 from kosmos_rag.parsing.pdf.running_lines import drop_running_lines
 from kosmos_rag.parsing.pdf.table_pages import continue_tables
 
-_SMALLER = 0.93
-"""Times the size of the text that footnotes and captions have at most."""
 _SENTENCE_END = re.compile(r"[.!?:;\u3002\uff01\uff1f\u2026][\"'\u201d\u2019\u00bb)\]]*(?:\^\(?\w+\)?)?$")
 _CAPTION = re.compile(
     r"(?:fig(?:ure|\.)?|tab(?:le|\.)?|abb(?:ildung|\.)?|tabelle|chart|listing|algorithm|scheme|図|表)\s*[A-Z]?\d+",
@@ -134,7 +132,7 @@ class _PageBuilder:
 
     def _is_aside(self, line: Line, above: Line | None, *, aside: bool) -> bool:
         """Return whether a line belongs to a footnote, caption or figure."""
-        if line.size <= self._metrics.size * _SMALLER:
+        if line.size <= self._metrics.size / LARGER:
             # A line of the text may begin with a word in smaller letters: code, an abbreviation in capitals.
             return aside or self._begins_block(line, above)
         if _CAPTION.match(line.text) and self._begins_block(line, above):

@@ -10,19 +10,14 @@ from kosmos_rag.parsing.pdf.graphics import NEAR, Box, unite
 from kosmos_rag.parsing.pdf.lattices import Grid, find_lattices
 from kosmos_rag.parsing.pdf.lines import ONE_LINE, Line, join_line, join_rows, join_runs
 from kosmos_rag.parsing.pdf.page import PageContent
-from kosmos_rag.parsing.pdf.regions import Divider, Item, Region
+from kosmos_rag.parsing.pdf.regions import Divider, Item, Region, is_prose
 from kosmos_rag.parsing.pdf.stacks import TableFinder
 from kosmos_rag.parsing.pdf.text_layer import MIDDLE, Run
 
 _LEAST_DRAWING = 60.0
 """Points that a figure is wide and high at least."""
-_LEAST_CURVES = 3
 _NEAR_SHAPES = 10.0
 """Points between the shapes of one figure at most, and to its labels."""
-_LARGER = 3.0
-"""Times the area of its curves that a figure with its axes and frame is wide and high at most."""
-_LABEL_WORDS = 6
-"""Words of a label of a figure at most, on average."""
 
 
 def arrange(content: PageContent) -> list[Region]:
@@ -124,8 +119,7 @@ def _take_figures(items: list[Item], content: PageContent) -> list[Item]:
     for box in _find_figures(content):
         near = box.inflate(_NEAR_SHAPES)
         inside = [item for item in items if item.line and near.overlaps(item.box) and near.contains(*_middle(item.box))]
-        words = sum(len(item.line.text.split()) for item in inside if item.line)
-        if not inside or words > _LABEL_WORDS * len(inside):
+        if not inside or is_prose(inside):
             continue
         inside_ids = {id(item) for item in inside}
         items = [item for item in items if id(item) not in inside_ids]
@@ -136,36 +130,24 @@ def _take_figures(items: list[Item], content: PageContent) -> list[Item]:
 
 def _find_figures(content: PageContent) -> list[Box]:
     """Return the areas of curves and slanted lines with the lines and boxes around them."""
-    clusters: list[tuple[Box, int]] = []
+    clusters: list[Box] = []
     for shape in content.drawings:
-        box, count = shape, 1
-        apart = []
-        for other, curves in clusters:
+        box, apart = shape, []
+        for other in clusters:
             if other.inflate(_NEAR_SHAPES).overlaps(box):
-                box, count = unite([box, other]), count + curves
+                box = unite([box, other])
             else:
-                apart.append((other, curves))
-        clusters = [*apart, (box, count)]
+                apart.append(other)
+        clusters = [*apart, box]
     shapes = [*content.boxes, *content.rules.horizontal, *content.rules.vertical]
-    return [
-        _grow(box, shapes)
-        for box, count in clusters
-        if count >= _LEAST_CURVES and min(box.width, box.height) >= _LEAST_DRAWING
-    ]
+    return [_grow(box, shapes) for box in clusters if min(box.width, box.height) >= _LEAST_DRAWING]
 
 
 def _grow(figure: Box, shapes: Sequence[Box]) -> Box:
     """Return the area of a figure with the axes, grids and frames around it."""
-    drawing = figure
     while True:
         near = figure.inflate(_NEAR_SHAPES)
-        parts = [
-            shape
-            for shape in shapes
-            if near.contains(*_middle(shape))
-            and shape.width <= 3 * drawing.width
-            and shape.height <= 3 * drawing.height
-        ]
+        parts = [shape for shape in shapes if near.contains(*_middle(shape))]
         grown = unite([figure, *parts])
         if grown == figure:
             return figure

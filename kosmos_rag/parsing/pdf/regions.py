@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
 
-from kosmos_rag.parsing.pdf.cells import FoundTable
+from kosmos_rag.parsing.pdf.cells import LEAST_ROWS, FoundTable
 from kosmos_rag.parsing.pdf.graphics import NEAR, Box, Rules, unite
 from kosmos_rag.parsing.pdf.lines import ONE_LINE, WORD_GAP, Line
 
@@ -21,10 +21,6 @@ _LEVEL = 0.6
 """Share of the lines of one side that have a line of the other side on their level, where both are rows."""
 PROSE_LETTERS = 18
 """Letters of a line of prose at least; the words of cells are shorter."""
-_PROSE_LINES = 3
-"""Least number of lines of prose that is distinguished from cells."""
-_FULL = 0.75
-"""Share of the width of its column that a full line of prose has."""
 
 
 class Region(NamedTuple):
@@ -162,15 +158,15 @@ class Divider:
             return False
         if any(item.line is None for item in (*left, *right)):
             return True
-        is_prose = [_is_prose(left), _is_prose(right)]
-        if all(is_prose):
+        are_prose = [is_prose(left), is_prose(right)]
+        if all(are_prose):
             return True
         crossing, one_sided = self._count_rules(gap, left, right)
         if crossing:
             return False
         if one_sided or not _are_level(columns, at):
             return True
-        return any(is_prose) and is_written_by_column(left, right)
+        return any(are_prose) and is_written_by_column(left, right)
 
     def _count_rules(self, gap: tuple[int, int], left: Sequence[Item], right: Sequence[Item]) -> tuple[int, bool]:
         """Return how many ruled lines cross a strip, and whether each side has lines."""
@@ -209,13 +205,13 @@ def is_written_by_column(left: Sequence[Item], right: Sequence[Item]) -> bool:
     return sum(side != other for (_, side), (_, other) in pairwise(sides)) == 1
 
 
-def _is_prose(items: Sequence[Item]) -> bool:
-    """Return whether items are lines of sentences: long ones, most of which fill their column."""
+def is_prose(items: Sequence[Item]) -> bool:
+    """Return whether items are lines of sentences: long ones, most of which fill half of their column."""
     lines = [item.line for item in items if item.line]
-    if len(lines) < _PROSE_LINES or sum(len(line.text) for line in lines) < PROSE_LETTERS * len(lines):
+    if len(lines) < LEAST_ROWS or sum(len(line.text) for line in lines) < PROSE_LETTERS * len(lines):
         return False
     left, right = min(line.left for line in lines), max(line.right for line in lines)
-    return 2 * sum(line.right - line.left >= _FULL * (right - left) for line in lines) >= len(lines)
+    return 2 * sum(2 * (line.right - line.left) > right - left for line in lines) >= len(lines)
 
 
 def _split(items: Iterable[Item], gaps: Sequence[tuple[int, int]]) -> list[list[Item]]:

@@ -10,7 +10,6 @@ from kosmos_rag.parsing.pdf.page_lines import APART, Metrics, PageLines, Paragra
 
 _MARGIN = 0.14
 """Share of the page's height at the top and the bottom where running lines are."""
-_OUTER_LINES = 3
 _DIGITS = re.compile(r"\d+")
 _PAGE_NUMBER = re.compile(
     r"\W*(?:(?:page|seite|p\.|pag\.|página|pagina)\s*)?(?:\d{1,4}|[ivxlc]{1,7})"
@@ -59,8 +58,8 @@ def _outer_lines(page: PageLines, metrics: Metrics) -> list[Line]:
     """
     lines = sorted(page.lines, key=lambda line: line.baseline)
     margin = (page.top - page.bottom) * _MARGIN
-    low = [line for line in lines[:_OUTER_LINES] if line.baseline < page.bottom + margin]
-    high = [line for line in lines[-_OUTER_LINES:] if line.baseline > page.top - margin and line not in low]
+    low = [line for line in lines if line.baseline < page.bottom + margin]
+    high = [line for line in lines if line.baseline > page.top - margin and line not in low]
     low = low[: _count_apart(low, lines[len(low) :], metrics)]
     high = high[len(high) - _count_apart(high[::-1], lines[: len(lines) - len(high)][::-1], metrics) :]
     return [line for line in low + high if not metrics.is_larger(line)]

@@ -9,8 +9,8 @@ from itertools import pairwise
 from kosmos_rag.parsing import bounds
 
 _MAX_HEADER_ROWS = 4
-_MAX_VALUE_CHARS = 40
-"""Longer cells are text."""
+MAX_NAME_CHARS = 60
+"""Longer cells are text, no names and no values."""
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _DATE = re.compile(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}(?:[T ].*)?|\d{1,2}:\d\d(?::\d\d)?")
 _NUMBER = re.compile(
@@ -155,7 +155,7 @@ def _find_filled_columns(row: Sequence[str]) -> list[int]:
 
 
 def _kind(cell: str) -> _Kind:
-    if len(cell) > _MAX_VALUE_CHARS:
+    if len(cell) > MAX_NAME_CHARS:
         return _Kind.TEXT
     if _YEAR.fullmatch(cell):
         return _Kind.YEAR

@@ -11,9 +11,8 @@ from itertools import pairwise, zip_longest
 from kosmos_rag.core.types import TableSpan
 from kosmos_rag.parsing.clean import clean, clean_title
 from kosmos_rag.parsing.limits import OutputLimits
-from kosmos_rag.parsing.tables.headers import HeaderRows, Rows, Spans, find_header
+from kosmos_rag.parsing.tables.headers import MAX_NAME_CHARS, HeaderRows, Rows, Spans, find_header
 
-_MAX_NAME_CHARS = 60
 MAX_NAMES_CHARS = 500
 """Of all names of columns, where chunks repeat them."""
 _UNIT_LEVEL = re.compile(r" / ([(\[])")
@@ -86,7 +85,7 @@ def render(table: Table, limits: OutputLimits) -> TableText:
     rows = [(0, above)] * len(lines)
     body = size = sum(len(line) + 1 for line in lines)
     limits.check_text(size)
-    short = _join_levels([[name[:_MAX_NAME_CHARS] for name in row] for row in levels])
+    short = _join_levels([[name[:MAX_NAME_CHARS] for name in row] for row in levels])
     for index, line in enumerate(_row_lines(table, header, short), start=above):
         size += len(line) + 1
         limits.check_text(size)
@@ -150,12 +149,12 @@ def _spread(table: Table, index: int, width: int) -> list[str]:
     names = list(row)
     spans = {column: table.spans[index, column] for column in range(len(row)) if (index, column) in table.spans}
     for column, columns in spans.items():
-        names[column : column + columns] = [row[column], *[row[column][:_MAX_NAME_CHARS]] * (columns - 1)]
+        names[column : column + columns] = [row[column], *[row[column][:MAX_NAME_CHARS]] * (columns - 1)]
     if not spans:
         names += [""] * (width - len(names))
         backwards = _is_right_aligned(names)
         for column in range(width - 2, 0, -1) if backwards else range(1, width):
-            names[column] = names[column] or names[column + 1 if backwards else column - 1][:_MAX_NAME_CHARS]
+            names[column] = names[column] or names[column + 1 if backwards else column - 1][:MAX_NAME_CHARS]
     return names
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from kosmos_rag.core.types import Heading, ParsedDocument
 from kosmos_rag.parsing import bounds, media_types
-from kosmos_rag.parsing.clean import clean_title
+from kosmos_rag.parsing.clean import TAB, clean_title
 from kosmos_rag.parsing.text.decode import decode
 from kosmos_rag.parsing.text.definitions import find_definitions, has_grammar
 
@@ -35,7 +35,6 @@ _KEYWORDS = {
     "text/x-typescript": r"class enum function\*? interface namespace",
 }
 """Starts of definitions that a word at the beginning of a line marks. C has none, nor R."""
-_TAB = 4
 
 # A name, and then what follows one: in the prose of a comment another word does.
 _DEFINITION = (
@@ -80,5 +79,5 @@ def _headings(text: str, pattern: re.Pattern[str]) -> Iterator[Heading]:
         groups = match.groupdict()
         head = groups["title"] or groups["name"]
         if title := clean_title(_SQL_BODY.sub("", head) if pattern is _PATTERNS[media_types.SQL] else head):
-            level = min(1 + len(groups["indent"].expandtabs(_TAB)) // _TAB, bounds.MAX_HEADING_LEVEL)
+            level = min(1 + len(groups["indent"].expandtabs(TAB)) // TAB, bounds.MAX_HEADING_LEVEL)
             yield Heading(level=level, title=title, start=match.start())

@@ -52,7 +52,6 @@ _NO_TEXT = frozenset(
 _SPARSE = 1_000
 """A declared encoding is believed where it fails for less than one of so many characters, and text with one NUL in more
 bytes is text with a defect; with more NULs it is binary data."""
-_CONTEXT = 1_024
 _UTF16 = ("utf-16-be", "utf-16-le")
 _LETTER_BYTES = bytes(range(9, 128))
 _WIDE_SHARE = 20
@@ -301,11 +300,11 @@ def _sample(data: bytes) -> bytes:
     """
     match = _NOT_ASCII.search(data)
     first = match.start() if match else 0
-    sample = data[max(0, first - _CONTEXT) : first + bounds.SAMPLE_CHARS]
+    sample = data[max(0, first - bounds.LEGACY_SAMPLE_CHARS) : first + bounds.SAMPLE_CHARS]
     if first + bounds.SAMPLE_CHARS >= len(data):
         return sample
     # No encoding has a space or a line end inside a character, so the cut there divides none.
-    cut = max(sample.rfind(b" ", _CONTEXT), sample.rfind(b"\n", _CONTEXT))
+    cut = max(sample.rfind(b" ", bounds.LEGACY_SAMPLE_CHARS), sample.rfind(b"\n", bounds.LEGACY_SAMPLE_CHARS))
     return sample[:cut] if cut > 0 else sample
 
 

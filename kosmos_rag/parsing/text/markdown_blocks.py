@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from enum import Enum, auto
 
-from kosmos_rag.parsing.clean import offset_lines
+from kosmos_rag.parsing.clean import TAB, offset_lines
 
 # CommonMark 0.31: sections 4.4 (indented code), 4.5 (fences), 4.6 (HTML) and 5.2 (list items).
 _FENCE = re.compile(r"[ \t>]*(?:(?:[-+*]|\d{1,9}[.)])[ \t]+)*(`{3,}(?=[^`]*$)|~{3,})")
@@ -16,8 +16,6 @@ _MODULE = re.compile(
     r"|export\s+(?:default|const|let|var|function|async|class|\{|\*)"
 )
 """A statement of MDX."""
-_TAB = 4
-"""Columns of a tab, and of the indent of code."""
 
 
 class BlockKind(Enum):
@@ -84,7 +82,7 @@ class _Scanner:
         self._is_module = self._is_module or bool(self._after_blank and _MODULE.match(line))
         self._is_indented = (
             (self._after_blank or self._is_indented)
-            and indent >= self._item_indent + _TAB
+            and indent >= self._item_indent + TAB
             and not (self._after_tag and line.lstrip().startswith("<"))
         )
         if self._is_indented or self._is_module:
@@ -97,7 +95,7 @@ class _Scanner:
 
     def _open_item(self, line: str, indent: int) -> None:
         if item := _ITEM.match(line):
-            self._item_indent = _width(f"{item[0]}.") if item[0].strip() not in ("!!!", "===") else indent + _TAB
+            self._item_indent = _width(f"{item[0]}.") if item[0].strip() not in ("!!!", "===") else indent + TAB
         elif self._after_blank:
             self._item_indent = min(self._item_indent, indent)
 
@@ -108,5 +106,5 @@ class _Scanner:
 
 
 def _width(line: str) -> int:
-    line = line.expandtabs(_TAB)
+    line = line.expandtabs(TAB)
     return len(line) - len(line.lstrip())

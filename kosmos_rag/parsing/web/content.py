@@ -66,8 +66,6 @@ _MOST_LINKS = 0.7
 """Share of links in the text from which on a block without prose is a menu."""
 _MOST_LINKS_OF_PARAGRAPH = 0.95
 """The same, of an element that is content where it is next to it."""
-_LARGEST_MENU = 0.5
-"""Share of the text above which links are the content: an index."""
 _LEAST_CHARACTERS = 25
 """Characters of text that is no link in a block, from which on it is prose; and of the whole result."""
 _LEAST_SHARE = 0.05
@@ -351,8 +349,8 @@ def _is_content(block: _Block, prose: int) -> bool:
 
 def _drop_menus(root: _Block) -> None:
     for block in root.collect_remaining():
-        if not block.links or block.prose or block.tag in _HEADINGS or block.text > _LARGEST_MENU * root.text:
-            continue
+        if not block.links or block.prose or block.tag in _HEADINGS or 2 * block.text > root.text:
+            continue  # links that are half of the text are the content: an index
         most = _MOST_LINKS_OF_PARAGRAPH if block.tag in _LEAVES else _MOST_LINKS
         block.dropped |= block.links > most * block.text
 

@@ -17,8 +17,6 @@ _ANCHOR = re.compile(r"[^\s\x00-\x1f\ud800-\udfff]{1,200}")
 _SECTIONS = frozenset({"section", "article", "div", "header"})
 _LINKS = frozenset({"a"})
 _EMPHASIS = frozenset({"b", "em", "i", "span", "strong", "var"})
-_MOST_PARTS = 8
-"""Of a superscript or subscript: `<i>n</i>+1` has two."""
 _FILE_NAME = re.compile(r"\S+\.(?:avif|bmp|gif|jpe?g|png|svg|tiff?|webp)", re.IGNORECASE)
 
 
@@ -66,7 +64,7 @@ def read_script(node: "LexborNode") -> str:
     while child is not None:
         text = child.first_child if child.tag in _EMPHASIS else child
         is_only = text is child or (text is not None and text.next is None)
-        if text is None or not text.is_text_node or not is_only or len(parts) == _MOST_PARTS:
+        if text is None or not text.is_text_node or not is_only:
             return ""
         parts.append(text.text_content or "")
         child = child.next
