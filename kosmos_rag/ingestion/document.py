@@ -39,7 +39,7 @@ from kosmos_rag.parsing.pdf.ocr import require_ocr
 from kosmos_rag.parsing.sandbox.client import parse_confined, start_parser
 from kosmos_rag.parsing.text.definitions import has_grammar
 
-PIPELINE_VERSION = 18
+PIPELINE_VERSION = 19
 """Incremented if parsing, chunking or analysis changes its output: stored documents are then processed again."""
 
 HEADER_TOKENS = 48

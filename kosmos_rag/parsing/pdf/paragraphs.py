@@ -105,7 +105,7 @@ class _PageBuilder:
                 self._interrupted, above = True, None
             if below is not None and below.region != item.region:
                 below = None
-            aside = self._is_aside(item, above, aside=aside)
+            aside = self._is_aside(item, above, aside=aside) or self._is_head(item, above, below)
             if aside:
                 self._add_aside(item, above)
             else:
@@ -138,6 +138,17 @@ class _PageBuilder:
         if _CAPTION.match(line.text) and self._begins_block(line, above):
             return True
         return aside and above is not None and above.style == line.style and not self._is_apart(above, line)
+
+    def _is_head(self, line: Line, above: Line | None, below: Line | None) -> bool:
+        """Return whether a line in the margin is above a column in which a paragraph continues."""
+        return (
+            above is None
+            and below is not None
+            and self._is_apart(line, below)
+            and self._text is not None
+            and self._carries_on(self._text.lines[-1], below, None)
+            and not self._carries_on(self._text.lines[-1], line, below)
+        )
 
     def _begins_block(self, line: Line, above: Line | None) -> bool:
         return above is None or self._is_apart(above, line)

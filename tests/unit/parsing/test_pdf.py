@@ -298,6 +298,52 @@ def test_parse_pdf__a_sentence_goes_on_in_the_next_column_and_page() -> None:
     assert parsed.text[parsed.pages[1] :].startswith("that goes on")
 
 
+def test_parse_pdf__a_running_line_above_the_next_column_cuts_no_sentence() -> None:
+    drawing = Drawing()
+    drawing.page()
+    for x, y, text in [
+        *column(
+            50,
+            300,
+            [
+                "The first column begins with a sentence",
+                "whose end is in the column on the right of",
+                "it, since the page is too short for all",
+            ],
+        ),
+        *column(
+            320,
+            300,
+            [
+                "of the words that the sentence still has",
+                "when the first column is full to its end",
+                "and no line is left.",
+            ],
+        ),
+    ]:
+        drawing.lines(x, y, text)
+    drawing.lines(380, 270, "Report of the year 2023", size=12)
+    text = drawing.parse().text
+    assert "too short for all\nof the words" in text
+    assert "Report of the year 2023" in text
+
+
+def test_parse_pdf__a_full_stop_at_the_edge_cuts_no_paragraph_of_wider_lines() -> None:
+    """Most lines are set closer, as those of an abstract and its notes are."""
+    drawing = Drawing()
+    drawing.page()
+    for row in range(12):
+        drawing.lines(50, 60 + 12 * row, "Close lines of a summary that fill the column up to its right edge")
+    wide = [
+        "Wide lines of the text that follows it have much more space between them,",
+        "so that they are read with ease, which is why most authors like them here.",
+        "The next sentence begins on a line of its own, by chance alone.",
+    ]
+    for row, line in enumerate(wide):
+        drawing.lines(50, 260 + 20 * row, line)
+    assert "like them here.\nThe next" in drawing.parse().text
+
+
 def test_parse_pdf__a_word_divided_between_pages() -> None:
     drawing = Drawing()
     for text in ("The whole of the report has the infor-", "mation that each reader needs."):
