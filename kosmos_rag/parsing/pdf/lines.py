@@ -7,13 +7,12 @@ from typing import NamedTuple
 
 from kosmos_rag.parsing.clean import clean
 from kosmos_rag.parsing.pdf.graphics import Box
-from kosmos_rag.parsing.pdf.text_layer import SEAM, Run
+from kosmos_rag.parsing.pdf.text_layer import RAISED, SEAM, Run
 
 _SCRIPT_SIZE = 0.85
 """Sizes of the letters of a line that a superscript or subscript has at most."""
-_RAISED = 0.15
 _LOWERED = 0.06
-"""Sizes of the letters by which the baseline of a superscript or subscript is off."""
+"""Sizes of the letters by which the baseline of a subscript is lower."""
 _LINE_OFFSET = 0.5
 """Sizes of the letters by which baselines of one line differ at most; of a superscript more, because it is raised."""
 _LETTER_GAP = 0.15
@@ -102,7 +101,7 @@ def join_runs(lines: Iterable[Sequence[Run]]) -> Iterator[Line]:
 
 def _continues(before: Run, run: Run) -> bool:
     size = max(before.size, run.size)
-    most = _LINE_OFFSET if run.size == before.size else _LINE_OFFSET + _RAISED
+    most = _LINE_OFFSET if run.size == before.size else _LINE_OFFSET + RAISED
     return (
         not before.divided
         and abs(run.baseline - before.baseline) < most * size
@@ -225,4 +224,4 @@ def _script_mark(run: Run, main: Run) -> str:
     if run.size > _SCRIPT_SIZE * main.size:
         return ""
     offset = (run.baseline - main.baseline) / max(main.size, 1.0)
-    return "^" if offset > _RAISED else "_" if offset < -_LOWERED else ""
+    return "^" if offset > RAISED else "_" if offset < -_LOWERED else ""

@@ -206,7 +206,7 @@ def is_written_by_column(left: Sequence[Item], right: Sequence[Item]) -> bool:
 
 
 def is_prose(items: Sequence[Item]) -> bool:
-    """Return whether items are lines of sentences: long ones, most of which fill half of their column."""
+    """Return whether items are long lines, most of which fill half of their column."""
     lines = [item.line for item in items if item.line]
     if len(lines) < LEAST_ROWS or sum(len(line.text) for line in lines) < PROSE_LETTERS * len(lines):
         return False

@@ -20,9 +20,8 @@ _BOLD_WEIGHT = 600
 """Of a font whose name does not say it."""
 _WIDE_ADVANCE = 0.61
 """Sizes of the letters that a character takes on average where cells of a table share a text object."""
-_RAISED = 0.22
-_SCRIPT_HEIGHT = 0.28
-"""Sizes of the letters from the baseline to a superscript, and of its height; quotes and hyphens are lower."""
+RAISED = 0.22
+"""Sizes of the letters from the baseline to a superscript, and of its height at least."""
 _MOST_SCRIPTED = 3
 """Characters that may be a letter with superscripts and subscripts as high as a line of vertical text."""
 _IDEOGRAPHS = "\u2e80"
@@ -202,7 +201,7 @@ class LayerReader:
         if len(boxes) == 1:
             return True
         baseline = style.baseline
-        raised, high = baseline + _RAISED * size, _SCRIPT_HEIGHT * size
+        raised, high = baseline + RAISED * size, RAISED * size
         below, low, lowest = baseline - 0.05 * size, baseline + 0.4 * size, baseline + 0.15 * size
         right = boxes[0].left
         for left, bottom, end, top in boxes:
