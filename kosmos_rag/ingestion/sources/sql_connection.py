@@ -80,8 +80,14 @@ def create_postgresql_engine(variable: str) -> "Engine":
     url = _read_url(variable)
     if url.get_backend_name() != "postgresql":
         raise ConfigError(f"{variable} is no URL of PostgreSQL, which has the changes: leave out changes")
-    # Where a server does not answer, other sources must not wait long.
-    return _create_engine(url.set(drivername=_PSYCOPG), variable, connect_args={"connect_timeout": _CONNECT_TIMEOUT_S})
+    # Where a server does not answer, other sources must not wait long. Each statement must see what was committed while
+    # one before it waited for a lock, whatever the default of the database.
+    return _create_engine(
+        url.set(drivername=_PSYCOPG),
+        variable,
+        connect_args={"connect_timeout": _CONNECT_TIMEOUT_S},
+        isolation_level="READ COMMITTED",
+    )
 
 
 def _read_url(variable: str) -> "URL":

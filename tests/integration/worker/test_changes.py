@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.engine.diagnosis import diagnose
 from kosmos_rag.ingestion.sources.outbox import MAX_ROWS
+from kosmos_rag.ingestion.sources.outbox.reading import OutboxDatabase, take_changes
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.ingestion.sources.sql import SqlSource
 from kosmos_rag.storage.documents import StoredDocuments
@@ -254,7 +256,7 @@ def test_outbox__that_nobody_reads_stops_and_is_reported(
 ) -> None:
     helpdesk("UPDATE ticket SET body = body WHERE id = 1")
     helpdesk(f"UPDATE {OUTBOX} SET changed_at = now() - interval '1 hour'")
-    (warning,) = [check.detail for check in diagnose(engine.settings) if "outbox" in check.detail]
+    (warning,) = [check.detail for check in diagnose(engine.settings) if "outbox of source" in check.detail]
     assert "tickets" in warning
     assert "60 minutes" in warning
     helpdesk(f"INSERT INTO {OUTBOX} (id, key) OVERRIDING SYSTEM VALUE VALUES ({2 * MAX_ROWS}, '1')")
@@ -265,7 +267,7 @@ def test_outbox__that_nobody_reads_stops_and_is_reported(
     assert _find(scope, "upsell") == ["sql://tickets/3"]
     assert _find(scope, "churn4") == []
     assert helpdesk(f"SELECT count(*) FROM {OUTBOX}") == [(0,)]
-    assert not [check for check in diagnose(engine.settings) if "outbox" in check.detail]
+    assert not [check for check in diagnose(engine.settings) if "outbox of source" in check.detail]
 
 
 def _fill(helpdesk: Run) -> None:
@@ -366,6 +368,98 @@ def test_comparison__waits_for_changes_that_a_full_outbox_has_not_recorded(
         eventually(lambda: helpdesk("SELECT count(*) FROM pg_locks WHERE NOT granted") != [(0,)])
         writer.commit()
         assert comparison.result() == [("about upsell",)]
+
+
+def _limit(settings: Settings, helpdesk: Run, max_rows: int) -> OutboxDatabase:
+    """Return the outbox with a smaller limit; its triggers have it too."""
+    database = _open(settings).open_outbox()
+    database = replace(database, outbox=replace(database.outbox, max_rows=max_rows))
+    helpdesk(database.create_script())
+    return database
+
+
+def _needs_comparison(database: OutboxDatabase) -> bool:
+    with take_changes(database, lambda _connection, _keys: []) as changes:
+        list(changes.listing)
+        return changes.compare_all
+
+
+def test_comparison__is_repeated_where_the_outbox_was_full_meanwhile(
+    settings: Settings, helpdesk: Run, follow: Work
+) -> None:
+    database = _limit(settings, helpdesk, max_rows=10)
+    _fill(helpdesk)
+    with take_changes(database, lambda _connection, _keys: []) as changes:
+        assert changes.compare_all
+        helpdesk("UPDATE ticket SET body = body WHERE id BETWEEN 1 AND 10")
+        helpdesk("UPDATE ticket SET body = 'about upsell' WHERE id = 13")
+        assert helpdesk(f"SELECT count(*) FROM {OUTBOX} WHERE key = '13'") == [(0,)]
+    assert _needs_comparison(database)
+    assert helpdesk(f"SELECT count(*) FROM {OUTBOX}") == [(0,)]
+
+
+def test_comparison__is_repeated_where_a_writer_has_not_committed_unrecorded_changes(
+    empty_database: DatabaseSettings, settings: Settings, helpdesk: Run, follow: Work
+) -> None:
+    database = _limit(settings, helpdesk, max_rows=10)
+    _fill(helpdesk)
+    with psycopg.connect(empty_database.admin_url or "") as writer:
+        with take_changes(database, lambda _connection, _keys: []) as changes:
+            assert changes.compare_all
+            _change_more_than_the_limit(writer)
+        writer.commit()
+    assert _needs_comparison(database)
+
+
+def _change_more_than_the_limit(writer: psycopg.Connection) -> None:
+    """Change rows in an open transaction, the last of them unrecorded: the transaction itself has filled the outbox."""
+    writer.execute("UPDATE ticket SET body = body WHERE id BETWEEN 6 AND 17")
+    writer.execute("UPDATE ticket SET body = 'about upsell' WHERE id = 3")
+    (row,) = writer.execute(f"SELECT count(*) FROM {OUTBOX} WHERE key = '3'").fetchall()
+    assert row == (0,)
+
+
+@pytest.mark.parametrize("isolation", ["read committed", "repeatable read"])
+def test_pass__compares_where_a_writer_filled_the_outbox_while_it_waited(
+    empty_database: DatabaseSettings, settings: Settings, helpdesk: Run, follow: Work, isolation: str
+) -> None:
+    ((name,),) = helpdesk("SELECT current_database()")
+    helpdesk(f"ALTER DATABASE {name} SET default_transaction_isolation = '{isolation}'")
+    database = _limit(settings, helpdesk, max_rows=10)
+    helpdesk("UPDATE ticket SET body = body WHERE id = 1")
+    with psycopg.connect(empty_database.admin_url or "") as writer, ThreadPoolExecutor(1) as executor:
+        _change_more_than_the_limit(writer)
+        needs_comparison = executor.submit(_needs_comparison, database)
+        eventually(lambda: helpdesk("SELECT count(*) FROM pg_locks WHERE NOT granted") != [(0,)])
+        writer.commit()
+        assert needs_comparison.result()
+    assert not _needs_comparison(database)
+
+
+def test_full_outbox__is_read_though_there_is_always_a_writer(
+    empty_database: DatabaseSettings, settings: Settings, helpdesk: Run, follow: Work
+) -> None:
+    _fill(helpdesk)
+    url = empty_database.admin_url or ""
+    with psycopg.connect(url) as writer, psycopg.connect(url) as later_writer, ThreadPoolExecutor(1) as executor:
+        writer.execute("UPDATE ticket SET body = 'about upsell' WHERE id = 3")
+        needs_comparison = executor.submit(_needs_comparison, _open(settings).open_outbox())
+        eventually(lambda: helpdesk("SELECT count(*) FROM pg_locks WHERE NOT granted") != [(0,)])
+        later_writer.execute("UPDATE ticket SET body = 'about upsell' WHERE id = 4")
+        writer.commit()
+        try:
+            assert needs_comparison.result(timeout=20)
+        finally:
+            later_writer.commit()
+    assert helpdesk(f"SELECT key FROM {OUTBOX}") == [("4",)]
+
+
+def test_truncate__of_a_full_outbox_removes_all_documents(scope: Tenant, helpdesk: Run, follow: Work) -> None:
+    _fill(helpdesk)
+    helpdesk("TRUNCATE ticket")
+    follow()
+    assert scope.documents() == []
+    assert last_run(scope).failures == ()
 
 
 def test_writer__with_a_snapshot_of_a_full_outbox_is_recorded_after_it_was_emptied(

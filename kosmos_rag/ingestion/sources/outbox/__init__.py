@@ -15,6 +15,8 @@ from kosmos_rag.ingestion.sources.spec import Name, NotBlank
 
 MAX_ROWS = 1_000_000
 """Changes after which an outbox that nobody reads grows no more; the next pass compares all documents."""
+_LOCK_CLASS = 1_802_464_120
+"""Class of the advisory locks of outboxes, which have the oid of a table; other users of the database have others."""
 _STATEMENTS = Statements(__package__)
 _EVENTS = ("insert", "update", "delete", "truncate")
 
@@ -34,6 +36,7 @@ class Outbox:
     source: str
     """Name of the source."""
     changes: SqlChanges
+    max_rows: int = MAX_ROWS
 
     @property
     def name(self) -> str:
@@ -42,12 +45,15 @@ class Outbox:
 
     @cached_property
     def _identifiers(self) -> dict[str, sql.Composable]:
+        outbox = sql.Identifier(self.changes.outbox_schema, self.name)
         return {
-            "outbox": sql.Identifier(self.changes.outbox_schema, self.name),
+            "outbox": outbox,
+            "outbox_name": sql.Literal(outbox.as_string(None)),
+            "lock_class": sql.Literal(_LOCK_CLASS),
             "schema": sql.Identifier(self.changes.outbox_schema),
             "channel": sql.Literal(self.name),
             "listening": sql.Identifier(self.name),
-            "max_rows": sql.Literal(MAX_ROWS),
+            "max_rows": sql.Literal(self.max_rows),
         }
 
     def statement(self, name: str) -> str:

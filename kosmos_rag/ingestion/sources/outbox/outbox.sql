@@ -12,21 +12,28 @@ GRANT SELECT, DELETE, INSERT (key, emptied) ON {outbox} TO {reader};
 
 -- name: create_triggers
 -- The rights of the function are those of its owner, so writers need none on the outbox. Where nobody reads the outbox,
--- it stops at a number of rows, and the next pass compares all documents. A change that is not recorded locks the oldest
--- row until its transaction ends: a pass that deletes the row waits, and lists the change. Where the row is being deleted,
--- or is gone, the change is recorded.
+-- it stops at a number of rows, and the next pass compares all documents. A change that is not recorded shares the lock of
+-- the outbox until its transaction ends: a pass waits for it, and compares afterwards. Where a pass has the lock, or waits
+-- for it, the change is recorded. The second check sees what passes have committed before the transaction shared the
+-- lock; the snapshot of a repeatable read is older, and locking the oldest row finds whether a pass has deleted it.
+-- TRUNCATE is always recorded: its row lets a comparison remove all documents.
 CREATE OR REPLACE FUNCTION {function}() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $body$
 BEGIN
-    IF coalesce((SELECT max(o.id) - min(o.id) FROM {outbox} o), 0) >= {max_rows} THEN
-        BEGIN
-            PERFORM FROM {outbox} o WHERE o.id = (SELECT min(f.id) FROM {outbox} f) FOR KEY SHARE SKIP LOCKED;
-            IF FOUND THEN
-                RETURN NULL;
-            END IF;
-        EXCEPTION WHEN serialization_failure THEN
-            NULL; -- gone since the snapshot of a repeatable read
-        END;
+    IF TG_OP <> 'TRUNCATE' AND (SELECT max(o.id) - min(o.id) FROM {outbox} o) >= {max_rows} THEN
+        IF pg_try_advisory_xact_lock_shared({lock_class}, {outbox_name}::regclass::integer) THEN
+            BEGIN
+                PERFORM FROM {outbox} o
+                  WHERE o.id = (SELECT min(f.id) FROM {outbox} f)
+                    AND (SELECT max(l.id) FROM {outbox} l) - o.id >= {max_rows}
+                    FOR KEY SHARE SKIP LOCKED;
+                IF FOUND THEN
+                    RETURN NULL;
+                END IF;
+            EXCEPTION WHEN serialization_failure THEN
+                NULL; -- deleted since the snapshot of a repeatable read
+            END;
+        END IF;
     END IF;
     IF TG_OP = 'TRUNCATE' THEN
         INSERT INTO {outbox} (key, emptied) VALUES (NULL, true);
@@ -56,11 +63,25 @@ CREATE OR REPLACE TRIGGER {on_delete} AFTER DELETE ON {table}
 CREATE OR REPLACE TRIGGER {on_truncate} AFTER TRUNCATE ON {table}
     FOR EACH STATEMENT EXECUTE FUNCTION {function}();
 
+-- name: lock_outbox
+-- Waits for transactions with changes that are not recorded. The next statement sees their rows.
+SELECT pg_advisory_xact_lock({lock_class}, {outbox_name}::regclass::integer)
+
+-- name: try_lock_outbox
+SELECT pg_try_advisory_xact_lock({lock_class}, {outbox_name}::regclass::integer)
+
+-- name: limit_waiting
+-- A writer may have an open transaction for long: the pass must not be taken for a stuck one.
+SET LOCAL lock_timeout = '30s'
+
 -- name: take_changes
 -- The oldest changes. A rollback returns them.
 DELETE FROM {outbox} o
  WHERE o.id IN (SELECT t.id FROM {outbox} t ORDER BY t.id LIMIT %(limit)s)
-RETURNING o.key, o.emptied
+RETURNING o.id, o.key, o.emptied
+
+-- name: find_newest_change
+SELECT max(o.id) FROM {outbox} o
 
 -- name: take_all_changes
 -- Returns whether all documents were deleted on purpose.
@@ -72,11 +93,9 @@ SELECT coalesce(bool_or(t.emptied), false) FROM taken t
 INSERT INTO {outbox} (key, emptied) VALUES (NULL, %(emptied)s) RETURNING id
 
 -- name: unmark_comparison
-DELETE FROM {outbox} o WHERE o.id = %(id)s
-
--- name: limit_waiting
--- A writer with an open transaction may lock the oldest row: the pass must not be taken for a stuck one.
-SET LOCAL lock_timeout = '30s'
+-- A mark stays where changes since then were not recorded: another comparison follows.
+DELETE FROM {outbox} o
+ WHERE o.id = %(id)s AND (SELECT max(l.id) - min(l.id) FROM {outbox} l) < {max_rows}
 
 -- name: measure_outbox
 -- Whether there are changes, whether some were not recorded, and seconds since the oldest.

@@ -96,9 +96,7 @@ def take_changes(database: OutboxDatabase, read_entries: ReadEntries) -> Iterato
     yield Changes(
         listing=_build_listing(database, ()), removed=[], compare_all=True, emptied=oldest.emptied, has_more=False
     )
-    with connect(database.engine, database.variable, database.root) as connection:
-        connection.exec_driver_sql(database.outbox.statement("unmark_comparison"), {"id": mark_id})
-        connection.commit()
+    _unmark(database, mark_id)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,13 +111,26 @@ class _TakenChanges:
 
 def _take(database: OutboxDatabase, connection: "Connection") -> _TakenChanges:
     outbox = database.outbox
-    connection.exec_driver_sql(outbox.statement("limit_waiting"))
-    if database.measure(connection).is_full:
-        emptied = connection.exec_driver_sql(outbox.statement("take_all_changes")).scalar_one()
-        return _TakenChanges(keys=(), compare_all=True, emptied=emptied)
+    for name in ("limit_waiting", "lock_outbox"):
+        connection.exec_driver_sql(outbox.statement(name))
     rows = connection.exec_driver_sql(outbox.statement("take_changes"), {"limit": MAX_CHANGES}).all()
-    keys = [key for key, _ in rows if key is not None]
-    return _TakenChanges(keys=keys, compare_all=len(keys) < len(rows), emptied=any(emptied for _, emptied in rows))
+    ids = [row.id for row in rows]
+    newest = connection.exec_driver_sql(outbox.statement("find_newest_change")).scalar_one() or 0
+    keys = [row.key for row in rows if row.key is not None]
+    is_full = bool(ids) and max(newest, *ids) - min(ids) >= outbox.max_rows
+    if not is_full and len(keys) == len(rows):
+        return _TakenChanges(keys=keys, compare_all=False, emptied=False)
+    emptied = connection.exec_driver_sql(outbox.statement("take_all_changes")).scalar_one()
+    return _TakenChanges(keys=(), compare_all=True, emptied=emptied or any(row.emptied for row in rows))
+
+
+def _unmark(database: OutboxDatabase, mark_id: int) -> None:
+    """Delete the mark of a comparison, unless changes since then were not recorded."""
+    with connect(database.engine, database.variable, database.root) as connection:
+        # A transaction that shares the lock may have such changes.
+        if connection.exec_driver_sql(database.outbox.statement("try_lock_outbox")).scalar_one():
+            connection.exec_driver_sql(database.outbox.statement("unmark_comparison"), {"id": mark_id})
+            connection.commit()
 
 
 def _build_listing(database: OutboxDatabase, entries: Iterable[Entry | IngestFailure]) -> Listing:
