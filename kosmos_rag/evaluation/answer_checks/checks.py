@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.errors import DatabaseUnavailable, KosmosError, RequestError
 from kosmos_rag.core.types import EVALUATOR
 from kosmos_rag.engine.engine import Engine
 from kosmos_rag.engine.tenant import Tenant
@@ -51,13 +51,15 @@ def check_answers(
 ) -> Counter[AnswerVerdict]:
     """Check sampled answers, each with the documents that its reader may read now.
 
+    An answer whose check fails is logged, and waits for the next round.
+
     Args:
         engine: The engine of the tenant.
         tenant: All collections, or one.
         limit: Number of answers, the oldest first.
         progress: Called before each answer.
 
-    Returns the number of answers by verdict. Raises ConfigError, DatabaseError, ModelUnavailable, ModelError.
+    Returns the number of answers by verdict. Raises ConfigError, DatabaseError.
     """
     store, verdicts = AnswerSampleStore(tenant), Counter[AnswerVerdict]()
     for waiting in store.list_waiting(limit=limit):
@@ -66,7 +68,15 @@ def check_answers(
         reader = engine.tenant(
             tenant.name, principals=waiting.principals, collection=waiting.collection, subject=EVALUATOR
         )
-        verdict = check_answer(reader, CitedAnswer.from_dict(waiting.answer))
+        try:
+            verdict = check_answer(reader, CitedAnswer.from_dict(waiting.answer))
+        except DatabaseUnavailable:
+            raise
+        except KosmosError as error:  # of this answer; the others are checked
+            log.warning(
+                "a sampled answer was not checked: %s", type(error).__name__, extra={"action": "answer_check_failed"}
+            )
+            continue
         store.store_verdict(waiting.id, verdict)
         verdicts[verdict] += 1
     return verdicts

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.apps.cli.app import app
 from kosmos_rag.apps.client import Client
-from kosmos_rag.core.errors import DatabaseError
+from kosmos_rag.core.errors import DatabaseError, ModelError
 from kosmos_rag.core.protocols import Message
 from kosmos_rag.core.telemetry.metrics import Metric
 from kosmos_rag.core.types import EVALUATOR, EVERYONE, Job
@@ -138,6 +138,24 @@ def test_check__finds_a_quote_that_is_not_the_cited_text(sampling: Engine) -> No
     other = replace(quote, text="Churn is the share of customers that stays.")
     verdicts = [check_answer(reader, CitedAnswer(text=None, quotes=(each,), passages=())) for each in (quote, other)]
     assert verdicts == [AnswerVerdict.SUPPORTED, AnswerVerdict.UNSUPPORTED]
+
+
+def test_check__leaves_an_answer_that_fails_for_the_next_round(
+    sampling: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(2):
+        _reader(sampling, "ada").answer(ANSWERED)
+    assert sampling.background.drain(10)
+    original, failures = Tenant.check_quotes, iter([ModelError("the model is away")])
+
+    def fail_once(self: Tenant, quotes: Any) -> Any:
+        for error in failures:
+            raise error
+        return original(self, quotes)
+
+    monkeypatch.setattr(Tenant, "check_quotes", fail_once)
+    for _ in range(2):
+        assert check_answers(sampling, sampling.tenant("acme")) == {AnswerVerdict.SUPPORTED: 1}
 
 
 class _Writer:
