@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 ROWS_AT_ONCE = 200
 _PSYCOPG = "postgresql+psycopg"
 _CONNECT_TIMEOUT_S = 5
+_DATA_CLASSES = {"21", "22", "P0"}
+"""Classes of SQLSTATE: several rows of a subquery for one, a value, an error that a function raises."""
 
 
 def escape_colons(query: str) -> str:
@@ -42,8 +44,14 @@ def connect(engine: "Engine", variable: str, name: str) -> Iterator["Connection"
 
 
 @contextmanager
-def translate_errors(variable: str, name: str) -> Iterator[None]:
-    """Raise SourceError for errors that the database reports. Args: see `connect`."""
+def translate_errors(variable: str, name: str, *, remedy: str = "correct it") -> Iterator[None]:
+    """Raise SourceError for errors that the database reports.
+
+    Args:
+        variable: see `connect`.
+        name: see `connect`.
+        remedy: what to do about a query that fails.
+    """
     import psycopg
     from sqlalchemy.exc import DBAPIError, OperationalError, SQLAlchemyError
 
@@ -56,7 +64,19 @@ def translate_errors(variable: str, name: str) -> Iterator[None]:
             raise SourceError(
                 "unavailable", f"{name}: the database of {variable} fails: {detail}; try again later"
             ) from error
-        raise SourceError("unreadable", f"{name}: the query fails: {detail}; correct it") from error
+        raise SourceError("unreadable", f"{name}: the query fails: {detail}; {remedy}") from error
+
+
+def is_data_error(error: SourceError) -> bool:
+    """Return whether the data of a row made a query fail, and not the query itself."""
+    import psycopg
+    from sqlalchemy.exc import DBAPIError
+
+    cause = error.__cause__.orig if isinstance(error.__cause__, DBAPIError) else error.__cause__
+    if not isinstance(cause, psycopg.Error):
+        return False
+    # Values that the driver cannot read are DataErrors without a code.
+    return isinstance(cause, psycopg.DataError) or (cause.sqlstate or "")[:2] in _DATA_CLASSES
 
 
 def read_only_engine(variable: str) -> "Engine":

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.apps.cli.app import app
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.errors import ConfigError, RequestError
+from kosmos_rag.core.errors import ConfigError, RequestError, SourceError
 from kosmos_rag.engine.diagnosis import diagnose
 from kosmos_rag.ingestion.sources.outbox import MAX_ROWS
 from kosmos_rag.ingestion.sources.outbox.reading import OutboxDatabase, take_changes
@@ -319,10 +319,34 @@ def test_changes__of_a_row_that_fails_the_query_do_not_stop_the_others(
         assert len(scope.jobs.runs()) == runs + 1
     (failure,) = last_run(scope).failures
     assert failure.source == "sql://tickets/7"
+    assert failure.message.startswith("sql://tickets/7: ")
     assert "division by zero" in failure.message
     assert _find(scope, "upsell") == ["sql://tickets/3"]
     assert _find(scope, "churn7") == ["sql://tickets/7"]  # the row is still there
     assert _find(scope, "churn9") == []
+
+
+@pytest.mark.parametrize(
+    ("breaking", "mending"),
+    [
+        ("ALTER TABLE ticket RENAME changed_at TO updated_at", "ALTER TABLE ticket RENAME updated_at TO changed_at"),
+        ("REVOKE SELECT ON ticket FROM kosmos_worker", "GRANT SELECT ON ticket TO kosmos_worker"),
+    ],
+    ids=["renamed", "revoked"],
+)
+def test_changes__return_where_the_query_itself_fails(
+    scope: Tenant, helpdesk: Run, follow: Work, work: Work, breaking: str, mending: str
+) -> None:
+    helpdesk("UPDATE ticket SET body = 'about upsell', changed_at = now() WHERE id = 3")
+    helpdesk("DELETE FROM ticket WHERE id = 4")
+    helpdesk(breaking)
+    follow()
+    assert helpdesk(f"SELECT key FROM {OUTBOX} ORDER BY id") == [("3",), ("4",)]
+    helpdesk(mending)
+    scope.jobs.retry([job.id for job in scope.jobs.find(kinds=[kinds.SYNC]) if job.state == "dead"])
+    work()
+    assert _find(scope, "upsell") == ["sql://tickets/3"]
+    assert _find(scope, "churn4") == []
 
 
 def test_comparison__that_fails_is_done_again_later_and_not_at_once(
@@ -483,6 +507,16 @@ def test_script__brings_an_earlier_outbox_up_to_date(
     helpdesk("TRUNCATE ticket")
     follow()
     assert scope.documents() == []
+
+
+def test_outbox__of_an_earlier_script_names_the_remedy(settings: Settings, helpdesk: Run, follow: Work) -> None:
+    source = _open(settings)
+    helpdesk(f"ALTER TABLE {OUTBOX} DROP COLUMN emptied")
+    with pytest.raises(SourceError, match="apply the script again: `kosmos-rag enqueue"), source.take_changes():
+        pass
+    helpdesk(f"DROP TABLE {OUTBOX}")
+    with pytest.raises(SourceError, match="apply the script again: `kosmos-rag enqueue"):
+        source.watch().has_changes()
 
 
 def test_two_comparisons__at_once_leave_no_mark(settings: Settings, helpdesk: Run, follow: Work) -> None:

@@ -1,9 +1,9 @@
 """Take changes from the outbox of a source, and wait for them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import psycopg
 
@@ -15,14 +15,17 @@ from kosmos_rag.ingestion.sources.sql_connection import (
     ROWS_AT_ONCE,
     connect,
     create_postgresql_engine,
+    is_data_error,
     translate_errors,
 )
 
 if TYPE_CHECKING:
-    from sqlalchemy import Connection, Engine
+    from sqlalchemy import Connection, CursorResult, Engine
 
 MAX_CHANGES = 50_000
 """Changes of one pass, whose ids are in memory."""
+
+_REMEDY = "apply the script again: `kosmos-rag enqueue --source … --script`"
 
 ReadEntries = Callable[["Connection", Sequence[str]], list[Entry | IngestFailure]]
 
@@ -45,15 +48,20 @@ class OutboxDatabase:
         """Return the script for the operator, with the role that the source connects as."""
         return self.outbox.create_script(self.engine.url.username or "reader")
 
-    def measure(self, connection: "Connection") -> Backlog:
-        """Return what the outbox has."""
-        row = connection.exec_driver_sql(self.outbox.statement("measure_outbox")).one()
-        return Backlog(is_full=row[1], oldest_s=row[2])
-
     def measure_backlog(self) -> Backlog:
         """Connect, and return what the outbox has. Raises SourceError."""
         with connect(self.engine, self.variable, self.root) as connection:
-            return self.measure(connection)
+            row = self.execute(connection, "measure_outbox").one()
+        return Backlog(is_full=row[1], oldest_s=row[2])
+
+    def execute(self, connection: "Connection", name: str, **values: object) -> "CursorResult[*tuple[Any, ...]]":
+        """Execute a statement of the outbox. Raises SourceError."""
+        with self.translate_errors():
+            return connection.exec_driver_sql(self.outbox.statement(name), values)
+
+    def translate_errors(self) -> AbstractContextManager[None]:
+        """Raise SourceError for errors of an outbox, most often one of an earlier script."""
+        return translate_errors(self.variable, self.root, remedy=_REMEDY)
 
 
 def open_outbox(outbox: Outbox, variable: str) -> OutboxDatabase:
@@ -90,8 +98,7 @@ def take_changes(database: OutboxDatabase, read_entries: ReadEntries) -> Iterato
             )
             connection.commit()
             return
-        mark = {"emptied": oldest.emptied}
-        mark_id = connection.exec_driver_sql(database.outbox.statement("mark_comparison"), mark).scalar_one()
+        mark_id = database.execute(connection, "mark_comparison", emptied=oldest.emptied).scalar_one()
         connection.commit()
     yield Changes(
         listing=_build_listing(database, ()), removed=[], compare_all=True, emptied=oldest.emptied, has_more=False
@@ -110,17 +117,16 @@ class _TakenChanges:
 
 
 def _take(database: OutboxDatabase, connection: "Connection") -> _TakenChanges:
-    outbox = database.outbox
     for name in ("limit_waiting", "lock_outbox"):
-        connection.exec_driver_sql(outbox.statement(name))
-    rows = connection.exec_driver_sql(outbox.statement("take_changes"), {"limit": MAX_CHANGES}).all()
+        database.execute(connection, name)
+    rows = database.execute(connection, "take_changes", limit=MAX_CHANGES).all()
     ids = [row.id for row in rows]
-    newest = connection.exec_driver_sql(outbox.statement("find_newest_change")).scalar_one() or 0
+    newest = database.execute(connection, "find_newest_change").scalar_one() or 0
     keys = [row.key for row in rows if row.key is not None]
-    is_full = bool(ids) and max(newest, *ids) - min(ids) >= outbox.max_rows
+    is_full = bool(ids) and max(newest, *ids) - min(ids) >= database.outbox.max_rows
     if not is_full and len(keys) == len(rows):
         return _TakenChanges(keys=keys, compare_all=False, emptied=False)
-    emptied = connection.exec_driver_sql(outbox.statement("take_all_changes")).scalar_one()
+    emptied = database.execute(connection, "take_all_changes").scalar_one()
     return _TakenChanges(keys=(), compare_all=True, emptied=emptied or any(row.emptied for row in rows))
 
 
@@ -128,8 +134,8 @@ def _unmark(database: OutboxDatabase, mark_id: int) -> None:
     """Delete the mark of a comparison, unless changes since then were not recorded."""
     with connect(database.engine, database.variable, database.root) as connection:
         # A transaction that shares the lock may have such changes.
-        if connection.exec_driver_sql(database.outbox.statement("try_lock_outbox")).scalar_one():
-            connection.exec_driver_sql(database.outbox.statement("unmark_comparison"), {"id": mark_id})
+        if database.execute(connection, "try_lock_outbox").scalar_one():
+            database.execute(connection, "unmark_comparison", id=mark_id)
             connection.commit()
 
 
@@ -155,15 +161,19 @@ def _read(
 def _read_batch(
     database: OutboxDatabase, connection: "Connection", keys: Sequence[str], read_entries: ReadEntries
 ) -> list[Entry | IngestFailure]:
-    """Read rows; where the query fails, read their halves to find the bad rows."""
+    """Read rows; where the data of one fails the query, read their halves to find the bad rows.
+
+    Raises SourceError for other errors, so that the changes return.
+    """
+    name = f"{database.root}{keys[0]}" if len(keys) == 1 else database.root
     try:
-        with translate_errors(database.variable, database.root), connection.begin_nested():
+        with translate_errors(database.variable, name), connection.begin_nested():
             return read_entries(connection, keys)
     except SourceError as error:
-        if error.retryable:
+        if not is_data_error(error):
             raise
         if len(keys) == 1:
-            return [build_failure(f"{database.root}{keys[0]}", error)]
+            return [build_failure(name, error)]
     middle = len(keys) // 2
     halves = (keys[:middle], keys[middle:])
     return [entry for half in halves for entry in _read_batch(database, connection, half, read_entries)]
@@ -201,5 +211,5 @@ class OutboxWatch:
         self._lease.invalidate()
 
     def _execute(self, name: str) -> "psycopg.Cursor":
-        with translate_errors(self._database.variable, self._database.root):
+        with self._database.translate_errors():
             return self._connection.execute(self._database.outbox.statement(name).encode())
