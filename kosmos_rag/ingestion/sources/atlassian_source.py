@@ -196,7 +196,9 @@ class Confirmation(ABC, Generic[Site]):
         try:
             with translate_form_errors(name):
                 return not self._has_document(name.removeprefix(self._site.prefix))
-        except SourceError:
+        except SourceError as error:
+            if error.code == "unavailable":
+                self._left = 0  # each further request would wait for a server that does not answer
             return False
 
     def _find(self, *paths: str, **parameters: str) -> dict[str, Any] | None:

@@ -145,7 +145,7 @@ class _SyncRun:
         if is_comparison and listing.error is not None:
             raise listing.error
         failures = list(listing.failures)
-        missing = find_unlisted_sources(listing, stored, self._is_listed)
+        missing = self._find_missing(listing, stored)
         if refusal := listing.refusal_to_prune(missing, may_be_empty=may_be_empty):
             failures.append(refusal)
             missing = []
@@ -205,6 +205,17 @@ class _SyncRun:
             for entries in _batches(listing):
                 self._enqueue(run, entries, read_at=read_at)
                 restart()
+
+    def _find_missing(self, listing: Listing, stored: Iterable[str]) -> list[str]:
+        """Return the stored sources that a listing lacks, and report progress while the source confirms each."""
+        with self._channel.heartbeat(LISTING_SILENCE_S) as restart:
+
+            def restart_at_each() -> Iterator[str]:
+                for source in stored:
+                    restart()
+                    yield source
+
+            return find_unlisted_sources(listing, restart_at_each(), self._is_listed)
 
     def _enqueue(self, run: uuid.UUID, entries: Sequence[Entry], *, read_at: datetime | None = None) -> None:
         """Enqueue the entries that changed: those with another etag, or all of them.

@@ -161,7 +161,7 @@ def _read(
 def _read_batch(
     database: OutboxDatabase, connection: "Connection", keys: Sequence[str], read_entries: ReadEntries
 ) -> list[Entry | IngestFailure]:
-    """Read rows; where the data of one fails the query, read their halves to find the bad rows.
+    """Read rows; where the data of one fails the query, find it by halves.
 
     Raises SourceError for other errors, so that the changes return.
     """

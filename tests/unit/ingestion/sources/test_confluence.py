@@ -171,6 +171,19 @@ def test_confirmations__are_bounded(
     assert [listing.covers(f"{PREFIX}{number}") for number in range(20, 24)] == [True, True, False, False]
 
 
+def test_confirmations__end_at_the_first_without_an_answer(site: ConfluenceSite, source: Callable[..., Source]) -> None:
+    site.put("10", title="a")
+    _, listing = _list(source())
+    site.faults.append(fail("pages/20|content/20", status=503))
+    assert listing.covers(f"{PREFIX}19")
+    requests = len(site.requests)
+    assert not listing.covers(f"{PREFIX}20")
+    assert len(site.requests) > requests
+    requests = len(site.requests)
+    assert not listing.covers(f"{PREFIX}21")
+    assert len(site.requests) == requests
+
+
 def test_space__that_the_account_does_not_see_is_reported_and_removes_nothing(
     site: ConfluenceSite, source: Callable[..., Source]
 ) -> None:
