@@ -279,6 +279,7 @@ class ErasureStore:
             ("events", statement("erase_event_errors")),
             ("feedback", statement("erase_document_feedback")),
             ("feedback", statement("erase_comments")),
+            ("evaluation_results", statement("erase_results_of_documents")),
             ("judged_questions", statement("erase_judged_documents")),
             ("answer_samples", statement("erase_answers_from_documents")),
             ("evaluation_results", statement("erase_evaluated_documents")),

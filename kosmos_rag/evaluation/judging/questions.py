@@ -89,7 +89,7 @@ class JudgedQuestions:
                 f"tenant {self._tenant.name} has no accepted questions; accept candidates by "
                 "`kosmos-rag eval candidates accept ID`, or on the page Evaluations of the console"
             )
-        return QuestionSet(name=JUDGED, questions=tuple(map(_build_question, groups.values())))
+        return QuestionSet(name=JUDGED, questions=tuple(map(_build_question, groups.values())), of_readers=True)
 
     def dump(self) -> str:
         """Return the text of a question file with the accepted questions. Raises RequestError without one."""

@@ -31,7 +31,7 @@ from kosmos_rag.evaluation.monitor.verdict import (
     judge_isolation,
     judge_recall,
 )
-from kosmos_rag.evaluation.offline.questions import Question, QuestionSet, read_questions
+from kosmos_rag.evaluation.offline.questions import Question, read_questions
 from kosmos_rag.evaluation.offline.runner import Plan, evaluate, for_evaluation
 from kosmos_rag.evaluation.settings import EvaluationSettings, MonitorSettings
 
@@ -217,7 +217,7 @@ class RecallMonitor:
                     collection=tenant.collection,
                     open_reader=partial(self._open_reader, tenant),
                 )
-                evaluation = evaluate(tenant, QuestionSet(name=question_set.name, questions=remaining), plan)
+                evaluation = evaluate(tenant, replace(question_set, questions=remaining), plan)
                 verdict = judge_answers(evaluation.measures, evaluation.questions, section.alerts)
             verdict = add_stale_labels(verdict, [label.describe() for label in stale])
         except KosmosError as error:

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from functools import cached_property
 from pathlib import Path
@@ -134,6 +134,8 @@ class QuestionSet:
 
     name: str
     questions: tuple[Question, ...]
+    of_readers: bool = False
+    """Whether they are judged questions, which an erasure may remove."""
 
     @cached_property
     def sha256(self) -> str:
@@ -146,7 +148,7 @@ class QuestionSet:
 
     def part(self, name: str, predicate: Callable[[Question], bool]) -> "QuestionSet":
         """Return the questions that satisfy the predicate, as a named set."""
-        return QuestionSet(name=name, questions=tuple(filter(predicate, self.questions)))
+        return replace(self, name=name, questions=tuple(filter(predicate, self.questions)))
 
 
 def _content(question: Question) -> dict[str, Any]:

@@ -156,6 +156,7 @@ def evaluate(
         index_state=index_state,
         seconds=round(seconds, 3),
         results=tuple(sorted(results, key=lambda result: result.question_id)),
+        of_readers=question_set.of_readers,
     )
 
 

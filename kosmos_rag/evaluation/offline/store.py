@@ -15,6 +15,8 @@ from kosmos_rag.evaluation.sql import statement
 
 LATEST = "latest"
 """The reference to the newest evaluation of a tenant."""
+_ERASED = "erased"
+"""The text of a question that was erased."""
 
 
 class Evaluations:
@@ -28,7 +30,10 @@ class Evaluations:
         self._transaction = tenant.sessions.write
 
     def add(self, evaluation: Evaluation) -> None:
-        """Store an evaluation with its results. Raises DatabaseError."""
+        """Store an evaluation with its results. Raises DatabaseError.
+
+        Without the text of a judged question that is erased since the evaluation began.
+        """
         values = {
             "tenant_id": self._tenant.id,
             "id": evaluation.id,
@@ -50,6 +55,11 @@ class Evaluations:
         }
         rows = [self._row(evaluation, result) for result in evaluation.results]
         with self._transaction() as connection, connection.cursor() as cursor:
+            if evaluation.of_readers:
+                self._tenant.sessions.lock_erasures(connection)
+                stored = cursor.execute(statement("list_ids_of_judged_questions"), values).fetchall()
+                judged = {question_id for (question_id,) in stored}
+                rows = [row if row["question_id"] in judged else row | {"question": _ERASED} for row in rows]
             cursor.execute(statement("insert_evaluation"), values)
             cursor.executemany(statement("insert_evaluation_result"), rows)
 

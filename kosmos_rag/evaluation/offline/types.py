@@ -70,6 +70,8 @@ class Evaluation:
     seconds: float
     results: tuple[QuestionResult, ...] = ()
     """In the order of their ids; empty in a list of evaluations."""
+    of_readers: bool = False
+    """Whether the questions are judged ones, which an erasure may remove before they are stored."""
 
     @property
     def name(self) -> str:

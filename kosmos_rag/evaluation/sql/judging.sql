@@ -30,6 +30,9 @@ SELECT j.id, j.judgement, j.collection, j.question, j.source, j.section, j.line_
    AND j.judgement <> 'open'
  ORDER BY j.at DESC, j.id
 
+-- name: list_ids_of_judged_questions
+SELECT j.question_id FROM kosmos.judged_questions j WHERE j.tenant_id = %(tenant_id)s
+
 -- name: insert_judged_question
 -- Over a decision that was withdrawn: results may have the question of its readers.
 INSERT INTO kosmos.judged_questions AS j (tenant_id, id, at, judgement, judge, collection, question, question_id, source,

@@ -158,6 +158,16 @@ UPDATE kosmos.judged_questions j
    SET subjects = array_remove(j.subjects, %(subject)s), judge = nullif(j.judge, %(subject)s)
  WHERE j.tenant_id = %(tenant_id)s AND (%(subject)s = ANY (j.subjects) OR j.judge = %(subject)s)
 
+-- name: erase_results_of_documents
+-- The question of a reader in evaluations. Without its judged question a later erasure of the reader would not find it.
+UPDATE kosmos.evaluation_results r
+   SET question = 'erased'
+ WHERE r.tenant_id = %(tenant_id)s
+   AND r.question_id IN (SELECT j.question_id
+                           FROM kosmos.judged_questions j
+                          WHERE j.tenant_id = %(tenant_id)s
+                            AND (j.source = ANY (%(sources)s::text[]) OR j.source LIKE %(pattern)s))
+
 -- name: erase_judged_documents
 DELETE FROM kosmos.judged_questions j
  WHERE j.tenant_id = %(tenant_id)s AND (j.source = ANY (%(sources)s::text[]) OR j.source LIKE %(pattern)s)

@@ -19,7 +19,7 @@ from kosmos_rag.evaluation.judging.questions import JudgedQuestions
 from kosmos_rag.evaluation.judging.records import CandidateQuestion, Judgement
 from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
 from kosmos_rag.evaluation.monitor.records import MonitorKind
-from kosmos_rag.evaluation.offline import Evaluations, Plan, evaluate, for_evaluation, read_questions
+from kosmos_rag.evaluation.offline import Evaluation, Evaluations, Plan, evaluate, for_evaluation, read_questions
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.apps.http.console_visits import extract_text, visitor
 from tests.integration.apps.http.serving import Running
@@ -143,14 +143,7 @@ def test_erasure__removes_what_comes_from_one_reader(running: Running, acme: Ten
     _rate(running, "bob", OPEN_QUESTION)
     boss = running.tenant(subject="boss")
     _accept_all(boss)
-    engine = running.service.engine.sync_engine
-    plan = Plan(
-        label="judged",
-        settings=for_evaluation(acme.effective_settings),
-        open_reader=lambda principals: engine.tenant(acme.name, principals=principals, subject=EVALUATOR),
-    )
-    store = Evaluations(acme)
-    evaluation = evaluate(acme, JudgedQuestions(acme).build_set(), plan)
+    store, evaluation = Evaluations(acme), _evaluate_judged(running, acme)
     store.add(evaluation)
     erased = acme.erase(subject="ada").erased
     assert (erased["judged_questions"], erased["evaluation_results"], erased["feedback"]) == (2, 1, 2)
@@ -164,6 +157,52 @@ def test_erasure__removes_what_comes_from_one_reader(running: Running, acme: Ten
         assert connection.execute("SELECT judge FROM kosmos.judged_questions").fetchall() == [(None,)]
     assert acme.erase(source="canteen.md").erased["judged_questions"] == 1
     assert JudgedQuestions(acme).list_candidates("accepted") == []
+
+
+def _evaluate_judged(running: Running, tenant: Tenant) -> Evaluation:
+    engine = running.service.engine.sync_engine
+    plan = Plan(
+        label="judged",
+        settings=for_evaluation(tenant.effective_settings),
+        open_reader=lambda principals: engine.tenant(tenant.name, principals=principals, subject=EVALUATOR),
+    )
+    return evaluate(tenant, JudgedQuestions(tenant).build_set(), plan)
+
+
+def test_erasure__of_a_document_removes_its_questions_from_results(running: Running, acme: Tenant) -> None:
+    """A later erasure of the reader would not find the question without the judged question."""
+    _rate(running, "ada", HR_QUESTION, source="leave.md")
+    _rate(running, "ada", OPEN_QUESTION)
+    _accept_all(acme)
+    store, evaluation = Evaluations(acme), _evaluate_judged(running, acme)
+    store.add(evaluation)
+    acme.erase(source="leave.md")
+    assert {result.question for result in store.get(str(evaluation.id)).results} == {"erased", OPEN_QUESTION}
+    acme.erase(subject="ada")
+    assert {result.question for result in store.get(str(evaluation.id)).results} == {"erased"}
+
+
+def test_evaluation__stores_no_question_that_was_erased_while_it_ran(running: Running, acme: Tenant) -> None:
+    _rate(running, "ada", HR_QUESTION, source="leave.md")
+    _rate(running, "bob", OPEN_QUESTION)
+    _accept_all(acme)
+    store, evaluation = Evaluations(acme), _evaluate_judged(running, acme)
+    acme.erase(subject="ada")
+    store.add(evaluation)
+    stored = store.get(str(evaluation.id))
+    assert {result.question for result in stored.results} == {"erased", OPEN_QUESTION}
+    assert stored.measures == evaluation.measures
+
+
+def test_evaluation__of_a_file_keeps_its_questions(running: Running, acme: Tenant, tmp_path: Path) -> None:
+    _rate(running, "ada", OPEN_QUESTION)
+    _accept_all(acme)
+    file = tmp_path / "judged.yaml"
+    file.write_text(JudgedQuestions(acme).dump())
+    evaluation = evaluate(acme, read_questions(file), Plan(label="file", settings=acme.effective_settings))
+    acme.erase(subject="ada")
+    Evaluations(acme).add(evaluation)
+    assert [result.question for result in Evaluations(acme).get("file").results] == [OPEN_QUESTION]
 
 
 def test_erasure__reaches_results_of_a_judgement_that_was_withdrawn(running: Running, acme: Tenant) -> None:
