@@ -17,6 +17,7 @@ from kosmos_rag.engine.engine import Engine
 from kosmos_rag.engine.job_kinds import JobChannel, JobCounts, MaintenanceTask, WingJobs
 from kosmos_rag.engine.jobs import ALL_COLLECTIONS
 from kosmos_rag.evaluation.answer_checks.checks import AnswerChecks, check_answers
+from kosmos_rag.evaluation.answer_checks.records import AnswerVerdict
 from kosmos_rag.evaluation.experiments.experiments import Experiments
 from kosmos_rag.evaluation.gaps.gaps import Gaps, check_unanswered
 from kosmos_rag.evaluation.metrics import (
@@ -171,11 +172,11 @@ class AnswerMaintenance:
     def run(self, tenant: str, channel: JobChannel) -> JobCounts:
         """Check the answers of a tenant. A failure is logged, and the rest of maintenance continues."""
         owner = self._engine.tenant(tenant)
-        checks = AnswerChecks(owner)
+        checks, verdicts = AnswerChecks(owner), Counter[AnswerVerdict]()
         try:
             with channel.heartbeat(GAP_TIMEOUT_S):
                 checks.prune()
-                verdicts = check_answers(self._engine, owner, progress=channel.report_progress)
+                check_answers(self._engine, owner, progress=channel.report_progress, verdicts=verdicts)
                 report = checks.report()
         except DatabaseUnavailable:
             raise
@@ -184,12 +185,16 @@ class AnswerMaintenance:
                 "sampled answers were not checked: %s", type(error).__name__,
                 extra={"action": "answer_checks_failed", "tenant": tenant},
             )  # fmt: skip
-            return {}
+            return _count_checks(verdicts)
         if report.collections:
             disputed = sum(counts.disputed for counts in report.collections)
             hold_s = _GAUGE_INTERVALS * self._interval_s
             channel.report_gauges(tenant, {DISPUTED_REFUSALS: float(disputed)}, hold_s=hold_s)
-        return {(ANSWER_CHECKS.name, str(verdict)): count for verdict, count in verdicts.items()}
+        return _count_checks(verdicts)
+
+
+def _count_checks(verdicts: Counter[AnswerVerdict]) -> JobCounts:
+    return {(ANSWER_CHECKS.name, str(verdict)): count for verdict, count in verdicts.items()}
 
 
 def gauges(runs: Iterable[MonitorRun]) -> dict[Metric, float]:

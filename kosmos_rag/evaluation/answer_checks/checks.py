@@ -5,11 +5,18 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
-from kosmos_rag.core.errors import DatabaseUnavailable, KosmosError, RequestError
+from kosmos_rag.core.errors import (
+    ConfigError,
+    DatabaseUnavailable,
+    KosmosError,
+    ModelError,
+    ModelUnavailable,
+    RequestError,
+)
 from kosmos_rag.core.types import EVALUATOR
 from kosmos_rag.engine.engine import Engine
 from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.evaluation.answer_checks.records import AnswerCheckReport, AnswerVerdict, CitedAnswer
+from kosmos_rag.evaluation.answer_checks.records import AnswerCheckReport, AnswerVerdict, CitedAnswer, WaitingAnswer
 from kosmos_rag.evaluation.answer_checks.store import AnswerSampleStore
 from kosmos_rag.evaluation.settings import AnswerCheckSettings
 
@@ -17,6 +24,8 @@ log = logging.getLogger(__name__)
 
 CHECKS_PER_ROUND = 200
 """Answers that one round of maintenance checks at most."""
+_OF_ONE_ANSWER = (ConfigError, ModelError, RequestError, ValueError, TypeError, KeyError)
+"""Errors of one answer: its preset, its texts, or the shape that it was stored in."""
 
 
 class AnswerChecks:
@@ -47,39 +56,55 @@ class AnswerChecks:
 
 
 def check_answers(
-    engine: Engine, tenant: Tenant, *, limit: int = CHECKS_PER_ROUND, progress: Callable[[], None] | None = None
+    engine: Engine,
+    tenant: Tenant,
+    *,
+    limit: int = CHECKS_PER_ROUND,
+    progress: Callable[[], None] | None = None,
+    verdicts: Counter[AnswerVerdict] | None = None,
 ) -> Counter[AnswerVerdict]:
     """Check sampled answers, each with the documents that its reader may read now.
 
-    An answer whose check fails is logged, and waits for the next round.
+    An answer that cannot be checked is deleted and logged: it would be the oldest of the next round too. It waits
+    for the next round where the check fails for a reason that may pass.
 
     Args:
         engine: The engine of the tenant.
         tenant: All collections, or one.
         limit: Number of answers, the oldest first.
         progress: Called before each answer.
+        verdicts: Where the verdicts are counted, also those before an error; None for a new counter.
 
-    Returns the number of answers by verdict. Raises ConfigError, DatabaseError.
+    Returns the number of answers by verdict. Raises ConfigError without `database.worker_url`, DatabaseError,
+    ModelUnavailable.
     """
-    store, verdicts = AnswerSampleStore(tenant), Counter[AnswerVerdict]()
+    store, verdicts = AnswerSampleStore(tenant), Counter[AnswerVerdict]() if verdicts is None else verdicts
     for waiting in store.list_waiting(limit=limit):
         if progress is not None:
             progress()
-        reader = engine.tenant(
-            tenant.name, principals=waiting.principals, collection=waiting.collection, subject=EVALUATOR
-        )
         try:
-            verdict = check_answer(reader, CitedAnswer.from_dict(waiting.answer))
-        except DatabaseUnavailable:
+            verdict = _check_waiting(engine, tenant, waiting)
+        except (DatabaseUnavailable, ModelUnavailable):
             raise
-        except KosmosError as error:  # of this answer; the others are checked
+        except _OF_ONE_ANSWER as error:
+            log.warning(
+                "an answer cannot be checked, and is deleted: %s", type(error).__name__,
+                extra={"action": "answer_check_failed", "tenant": tenant.name, "texts": {"error": str(error)}},
+            )  # fmt: skip
+            store.delete(waiting.id)
+        except KosmosError as error:  # that may pass, such as a limit
             log.warning(
                 "a sampled answer was not checked: %s", type(error).__name__, extra={"action": "answer_check_failed"}
             )
-            continue
-        store.store_verdict(waiting.id, verdict)
-        verdicts[verdict] += 1
+        else:
+            store.store_verdict(waiting.id, verdict)
+            verdicts[verdict] += 1
     return verdicts
+
+
+def _check_waiting(engine: Engine, tenant: Tenant, waiting: WaitingAnswer) -> AnswerVerdict:
+    reader = engine.tenant(tenant.name, principals=waiting.principals, collection=waiting.collection, subject=EVALUATOR)
+    return check_answer(reader, CitedAnswer.from_dict(waiting.answer))
 
 
 def check_answer(reader: Tenant, cited: CitedAnswer) -> AnswerVerdict:

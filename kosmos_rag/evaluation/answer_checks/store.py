@@ -69,6 +69,11 @@ class AnswerSampleStore:
         with self._transaction() as connection:
             connection.execute(statement("set_answer_verdict"), values)
 
+    def delete(self, row_id: uuid.UUID) -> None:
+        """Delete an answer."""
+        with self._transaction() as connection:
+            connection.execute(statement("delete_answer_sample"), {"tenant_id": self._tenant.id, "id": row_id})
+
     def prune(self, *, before: datetime, max_answers: int) -> int:
         """Delete old samples, and the oldest of too many; return their number.
 

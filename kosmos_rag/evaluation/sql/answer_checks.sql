@@ -22,6 +22,9 @@ UPDATE kosmos.answer_samples s
    SET verdict = %(verdict)s, checked_at = %(at)s, answer = NULL, sources = '{}', principals = '{}'
  WHERE s.tenant_id = %(tenant_id)s AND s.id = %(id)s
 
+-- name: delete_answer_sample
+DELETE FROM kosmos.answer_samples s WHERE s.tenant_id = %(tenant_id)s AND s.id = %(id)s
+
 -- name: count_answer_checks
 -- Feedback names the retrieval, or the question and then comes from the same reader after the answer.
 SELECT r.collection,

@@ -14,8 +14,15 @@ from typer.testing import CliRunner
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.apps.cli.app import app
 from kosmos_rag.apps.client import Client
-from kosmos_rag.core.errors import DatabaseError, ModelError
-from kosmos_rag.core.protocols import Message
+from kosmos_rag.core.errors import (
+    ConfigError,
+    DatabaseError,
+    InputRefused,
+    ModelError,
+    ModelUnavailable,
+    StatementFailed,
+)
+from kosmos_rag.core.protocols import Message, Vectors
 from kosmos_rag.core.telemetry.metrics import Metric
 from kosmos_rag.core.types import EVALUATOR, EVERYONE, Job
 from kosmos_rag.engine.tenant import Tenant
@@ -146,7 +153,7 @@ def test_check__leaves_an_answer_that_fails_for_the_next_round(
     for _ in range(2):
         _reader(sampling, "ada").answer(ANSWERED)
     assert sampling.background.drain(10)
-    original, failures = Tenant.check_quotes, iter([ModelError("the model is away")])
+    original, failures = Tenant.check_quotes, iter([StatementFailed("the statement took too long")])
 
     def fail_once(self: Tenant, quotes: Any) -> Any:
         for error in failures:
@@ -269,6 +276,62 @@ def test_maintenance__checks_and_reports(sampling: Engine) -> None:
     assert maintenance.run("acme", channel) == {(ANSWER_CHECKS.name, "supported"): 1}
     assert channel.values == {DISPUTED_REFUSALS: 1.0}
     assert maintenance.run("acme", channel) == {}
+
+
+def test_maintenance__goes_on_after_an_answer_that_cannot_be_checked(
+    sampling: Engine, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its texts are deleted, and the others of the round are checked and counted."""
+    for subject in ("ada", "bob", "eve"):
+        _reader(sampling, subject).answer(ANSWERED)
+        assert sampling.background.drain(10)
+    with sampling.tenant("acme").sessions.write() as connection:
+        connection.execute("UPDATE kosmos.answer_samples SET answer = '{\"text\": null}' WHERE subject = 'ada'")
+    assert AnswerMaintenance(sampling).run("acme", _Channel()) == {(ANSWER_CHECKS.name, "supported"): 2}
+    assert [(row[0], row[4]) for row in _read_rows(sampling)] == [("bob", "supported"), ("eve", "supported")]
+    assert "an answer cannot be checked, and is deleted" in caplog.text
+
+
+class _FailingEmbedder(HashingEmbedder):
+    """Fails for texts with a word."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(dimensions=512)
+        self.word: str | None = None
+        self._error = error
+
+    def embed(self, texts: Sequence[str]) -> Vectors:
+        if self.word is not None and any(self.word in text for text in texts):
+            raise self._error
+        return super().embed(texts)
+
+
+@pytest.mark.parametrize(
+    ("error", "checked", "waiting"),
+    [
+        (InputRefused("the server refuses a text"), 2, 0),
+        (ModelError("gave vectors that are not finite"), 2, 0),
+        (ConfigError("the model has other dimensions"), 2, 0),
+        (ModelUnavailable("the server cannot be reached"), 1, 2),
+    ],
+)
+def test_maintenance__counts_the_answers_before_and_after_a_failure(
+    settings: Settings, error: Exception, checked: int, waiting: int
+) -> None:
+    texts = ("Churn is the share of customers that leaves. [1]", "Churn is a share of customers. [1]")
+    overrides = SAMPLED | {"rag.answer.mode": "generative", "rag.answer.threshold": 0.0}
+    embedder = _FailingEmbedder(error)
+    with Engine(
+        changed(settings, overrides), embedder=embedder, language_model=_Writer(texts[0], texts[1], texts[0])
+    ) as engine:
+        tenant = engine.tenant("acme")
+        tenant.ingest(SourceDocument(source="churn.md", data=CHURN))
+        for _ in range(3):
+            tenant.answer(ANSWERED)
+            assert engine.background.drain(10)
+        embedder.word = "a share"
+        assert sum(AnswerMaintenance(engine).run("acme", _Channel()).values()) == checked
+        assert _count(engine).waiting == waiting
 
 
 def test_page_route_client_and_command__have_the_same_counts(sampling: Engine, signer: Signer) -> None:
