@@ -470,6 +470,7 @@ class QueryHandler:
             filter=handled.query.filter,
             keeps_questions=handled.route.audit.questions,
             had_evidence=had_evidence,
+            citation_format=handled.route.pipelines.settings.rag.context.citation_format,
         )
         for observer in self._observers:
             task = observer.observe(delivered)

@@ -199,8 +199,10 @@ class DeliveredResult:
     filter: Filter
     keeps_questions: bool
     """Whether the audit settings let the text of the question be stored."""
-    had_evidence: bool = False
+    had_evidence: bool
     """Of a refusal: whether the language model refused, although the evidence was sufficient."""
+    citation_format: str
+    """The format of the citation markers of an answer, `rag.context.citation_format`."""
 
 
 class ResultObserver(Protocol):

@@ -237,10 +237,15 @@ class QuestionAnswering(TenantScope):
         """
         return self._pipelines().answerer.build_prompt(context)
 
-    def check_citations(self, text: str, context: Context | Sequence[ContextPassage]) -> CitationReport:
+    def check_citations(
+        self, text: str, context: Context | Sequence[ContextPassage], *, citation_format: str | None = None
+    ) -> CitationReport:
         """Check, sentence by sentence, a text that cites passages of a context.
 
         Raises ModelUnavailable.
+
+        Args:
+            citation_format: The format of a marker; None for `rag.context.citation_format`.
         """
         passages = context.passages if isinstance(context, Context) else context
         with self._parts.queries.charge(self._reader, usage.Quantity.EMBEDDED_TOKENS):
@@ -248,7 +253,7 @@ class QuestionAnswering(TenantScope):
                 text,
                 passages,
                 embedder=self._parts.embedder,
-                citation_format=self._pipelines().settings.rag.context.citation_format,
+                citation_format=citation_format or self._pipelines().settings.rag.context.citation_format,
             )
 
     def check_quotes(self, quotes: Iterable[AnswerSentence]) -> list[QuoteStatus]:

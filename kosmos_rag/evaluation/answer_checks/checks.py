@@ -109,8 +109,10 @@ def _check_waiting(engine: Engine, tenant: Tenant, waiting: WaitingAnswer) -> An
 
 def check_answer(reader: Tenant, cited: CitedAnswer) -> AnswerVerdict:
     """Return whether the citations of an answer hold. Raises DatabaseError, ModelUnavailable, ModelError."""
-    if cited.text is not None and not reader.check_citations(cited.text, cited.passages).supported:
-        return AnswerVerdict.UNSUPPORTED
+    if cited.text is not None:
+        report = reader.check_citations(cited.text, cited.passages, citation_format=cited.citation_format)
+        if not report.supported:
+            return AnswerVerdict.UNSUPPORTED
     try:
         statuses = reader.check_quotes(cited.quotes)
     except RequestError:  # a quote differs from the text that its citation has the hash of

@@ -29,12 +29,8 @@ class CitedAnswer(Serializable):
     quotes: tuple[AnswerSentence, ...]
     passages: tuple[ContextPassage, ...]
     """Those that a generated answer cites."""
-
-    @property
-    def sources(self) -> list[str]:
-        """The sources of the documents that it quotes."""
-        citations = [quote.citation for quote in self.quotes] + [passage.citation for passage in self.passages]
-        return sorted({citation.source for citation in citations})
+    citation_format: str | None = None
+    """The format of its markers when it was generated; None for the present one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -51,7 +51,7 @@ class AnswerSampler:
 
     def _write(self, delivered: DeliveredResult, answer: Answer, at: datetime) -> None:
         reader = delivered.reader
-        cited = None if answer.refused else _collect_cited(answer)
+        cited = None if answer.refused else _collect_cited(answer, delivered.citation_format)
         values = {
             "tenant_id": reader.tenant.id,
             "id": uuid.uuid4(),
@@ -61,6 +61,8 @@ class AnswerSampler:
             "principals": [] if cited is None else list(reader.principals),
             "retrieval_id": answer.context.retrieval.id,
             "question_sha256": hash_text(" ".join(answer.question.split())),
+            # A generated answer may use a passage that it does not cite.
+            "sources": [] if cited is None else sorted({each.citation.source for each in answer.context.passages}),
         }
         try:
             with self._context.write(reader.tenant) as connection:
@@ -79,9 +81,9 @@ class AnswerSampler:
         log.warning("answers are not sampled: %s", type(error).__name__, extra={"action": "answer_sample_dropped"})
 
 
-def _collect_cited(answer: Answer) -> CitedAnswer:
+def _collect_cited(answer: Answer, citation_format: str) -> CitedAnswer:
     if answer.report is None:
         return CitedAnswer(text=None, quotes=answer.sentences, passages=())
     markers = {marker for sentence in answer.report.sentences for marker in sentence.markers}
     passages = tuple(passage for passage in answer.context.passages if passage.citation.index in markers)
-    return CitedAnswer(text=answer.text, quotes=answer.sentences, passages=passages)
+    return CitedAnswer(text=answer.text, quotes=answer.sentences, passages=passages, citation_format=citation_format)

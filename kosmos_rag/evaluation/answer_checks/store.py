@@ -26,7 +26,7 @@ def insert_sample(
 
     Args:
         connection: A transaction of the worker role.
-        values: Columns of the sample.
+        values: Columns of the sample; `sources` are those of the documents that the answer may have text of.
         cited: What the check needs; None for a refusal.
         max_answers: Samples of a tenant.
     """
@@ -35,8 +35,7 @@ def insert_sample(
     if not has_documents or count >= max_answers:
         return False
     answer = None if cited is None else Jsonb(cited.to_dict())
-    sources = [] if cited is None else cited.sources
-    texts = {"is_refused": cited is None, "answer": answer, "sources": sources}
+    texts = {"is_refused": cited is None, "answer": answer}
     connection.execute(statement("insert_answer_sample"), {**values, **texts})
     return True
 

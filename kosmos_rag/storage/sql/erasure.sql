@@ -133,7 +133,7 @@ DELETE FROM kosmos.answer_samples s
    AND (s.subject = %(subject)s OR s.principals && ARRAY[%(subject)s, 'user:' || %(subject)s])
 
 -- name: erase_answers_from_documents
--- Answers that wait for their check have quotes of documents.
+-- Answers that wait for their check may have text of each document of their context.
 DELETE FROM kosmos.answer_samples s
  WHERE s.tenant_id = %(tenant_id)s
    AND (s.sources && %(sources)s::text[]

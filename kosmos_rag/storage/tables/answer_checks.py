@@ -18,7 +18,7 @@ answer_samples = Table(
     column("question_sha256", Text),  # the same; the question is not stored
     column("is_refused", Boolean),
     column("answer", JSONB, null=True),  # until the check; null: checked, or refused
-    column("sources", ARRAY(Text)),  # of the documents that it quotes, until the check
+    column("sources", ARRAY(Text)),  # of the documents of its context, until the check
     column("verdict", Text, null=True),
     time("checked_at", null=True),
     PrimaryKeyConstraint("tenant_id", "id"),

@@ -190,6 +190,34 @@ def test_check__finds_generated_sentences_without_support(settings: Settings) ->
         assert check_answers(engine, tenant) == {AnswerVerdict.SUPPORTED: 1, AnswerVerdict.UNSUPPORTED: 2}
 
 
+def test_check__reads_citations_in_the_format_that_they_were_written_in(settings: Settings) -> None:
+    """A change of the format makes no waiting answer unsupported."""
+    overrides = SAMPLED | {"rag.answer.mode": "generative", "rag.answer.threshold": 0.0}
+    model = _Writer("Churn is the share of customers that leaves. [1]")
+    embedder = HashingEmbedder(dimensions=512)
+    with Engine(changed(settings, overrides), embedder=embedder, language_model=model) as engine:
+        engine.tenant("acme").ingest(SourceDocument(source="churn.md", data=CHURN))
+        engine.tenant("acme").answer(ANSWERED)
+        assert engine.background.drain(10)
+    overrides |= {"rag.context.citation_format": "({index})"}
+    with Engine(changed(settings, overrides), embedder=embedder, language_model=model) as engine:
+        assert check_answers(engine, engine.tenant("acme")) == {AnswerVerdict.SUPPORTED: 1}
+
+
+def test_erasure__removes_an_answer_that_may_use_a_document_without_a_citation(settings: Settings) -> None:
+    overrides = SAMPLED | {"rag.answer.mode": "generative", "rag.answer.threshold": 0.0}
+    model = _Writer("Churn is the share of customers that leaves, and Ada is one. [1]")
+    with Engine(changed(settings, overrides), embedder=HashingEmbedder(dimensions=512), language_model=model) as engine:
+        tenant = engine.tenant("acme")
+        for source, data in (("churn.md", CHURN), ("ada.md", b"What churn is: Ada left.")):
+            tenant.ingest(SourceDocument(source=source, data=data))
+        answer = tenant.answer(ANSWERED)
+        assert {passage.citation.source for passage in answer.context.passages} == {"churn.md", "ada.md"}
+        assert engine.background.drain(10)
+        uncited = next(each.citation.source for each in answer.context.passages if each.citation.index == 2)
+        assert tenant.erase(source=uncited).erased["answer_samples"] == 1
+
+
 def test_report__compares_refusals_with_the_feedback_of_their_readers(sampling: Engine) -> None:
     for subject, rating, options in (
         ("ada", "down", {"reason": "wrong"}),
