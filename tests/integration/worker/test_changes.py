@@ -327,6 +327,34 @@ def test_changes__of_a_row_that_fails_the_query_do_not_stop_the_others(
 
 
 @pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("(SELECT now() FROM generate_series(1, 2))", "more than one row"),
+        ("fail_row()", "the row is bad"),
+        ("'infinity'::timestamptz", "timestamp too large"),
+    ],
+    ids=["subquery", "function", "driver"],
+)
+def test_changes__of_a_row_with_bad_data_do_not_stop_the_others(
+    scope: Tenant, helpdesk: Run, follow: Work, expression: str, message: str
+) -> None:
+    helpdesk(
+        "CREATE FUNCTION fail_row() RETURNS timestamptz LANGUAGE plpgsql AS"
+        " $$ BEGIN RAISE EXCEPTION 'the row is bad'; END $$;"
+        "ALTER TABLE ticket RENAME TO ticket_row;"
+        f"CREATE VIEW ticket AS SELECT id, body, readers, CASE body WHEN 'bad' THEN {expression} ELSE changed_at END"
+        " AS changed_at FROM ticket_row; GRANT SELECT ON ticket TO kosmos_worker"
+    )
+    helpdesk("UPDATE ticket_row SET body = 'about upsell', changed_at = now() WHERE id = 3")
+    helpdesk("UPDATE ticket_row SET body = 'bad' WHERE id = 7")
+    follow()
+    (failure,) = last_run(scope).failures
+    assert failure.source == "sql://tickets/7"
+    assert message in failure.message
+    assert _find(scope, "upsell") == ["sql://tickets/3"]
+
+
+@pytest.mark.parametrize(
     ("breaking", "mending"),
     [
         ("ALTER TABLE ticket RENAME changed_at TO updated_at", "ALTER TABLE ticket RENAME updated_at TO changed_at"),
