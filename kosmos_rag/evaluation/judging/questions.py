@@ -113,9 +113,10 @@ class JudgedQuestions:
 
     def _insert(self, connection: psycopg.Connection, candidate: CandidateQuestion, subjects: Sequence[str]) -> None:
         first, last = candidate.lines or (None, None)
+        key = {**self._values, "id": candidate.id}
+        former = {subject for (subject,) in connection.execute(statement("subjects_of_judged_question"), key)}
         values = {
-            **self._values,
-            "id": candidate.id,
+            **key,
             "at": datetime.now(UTC),
             "judgement": str(candidate.judgement),
             "judge": self._tenant.subject,
@@ -127,7 +128,7 @@ class JudgedQuestions:
             "line_start": first,
             "line_end": last,
             "principal": candidate.principal,
-            "subjects": list(subjects),
+            "subjects": sorted(former.union(subjects)),
             "ups": candidate.ups,
             "downs": candidate.downs,
             "clicks": candidate.clicks,

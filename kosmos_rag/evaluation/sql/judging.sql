@@ -33,8 +33,12 @@ SELECT j.id, j.judgement, j.collection, j.question, j.source, j.section, j.line_
 -- name: list_ids_of_judged_questions
 SELECT j.question_id FROM kosmos.judged_questions j WHERE j.tenant_id = %(tenant_id)s
 
+-- name: subjects_of_judged_question
+SELECT unnest(j.subjects) FROM kosmos.judged_questions j
+ WHERE j.tenant_id = %(tenant_id)s AND j.id = %(id)s
+
 -- name: insert_judged_question
--- Over a decision that was withdrawn: results may have the question of its readers.
+-- Over a decision that was withdrawn: results may have the question of its readers, who stay among the subjects.
 INSERT INTO kosmos.judged_questions AS j (tenant_id, id, at, judgement, judge, collection, question, question_id, source,
                                           section, line_start, line_end, principal, subjects, ups, downs, clicks, last_at)
 VALUES (%(tenant_id)s, %(id)s, %(at)s, %(judgement)s, %(judge)s, %(collection)s, %(question)s, %(question_id)s,
@@ -44,8 +48,7 @@ ON CONFLICT (tenant_id, id) DO UPDATE
    SET at = excluded.at, judgement = excluded.judgement, judge = excluded.judge, question = excluded.question,
        question_id = excluded.question_id, section = excluded.section, line_start = excluded.line_start,
        line_end = excluded.line_end, principal = excluded.principal, ups = excluded.ups, downs = excluded.downs,
-       clicks = excluded.clicks, last_at = excluded.last_at,
-       subjects = ARRAY(SELECT DISTINCT u.subject FROM unnest(j.subjects || excluded.subjects) AS u (subject) ORDER BY 1)
+       clicks = excluded.clicks, last_at = excluded.last_at, subjects = excluded.subjects
 
 -- name: set_judgement
 UPDATE kosmos.judged_questions j
