@@ -271,6 +271,9 @@ class _SyncRun:
             jobs.enqueue(collection, kinds.DOCUMENT, added, run=run, preset=preset)
             counts = SyncRunWriter(connection, owner)
             counts.add(run, documents=len(ids) - len(broken), unchanged=len(unchanged), failures=failures)
+            # The jobs are locked now: a part that one of them has published meanwhile is visible.
+            parts = find_part_ids(connection, owner, collection, sources)
+            acls |= {part: acls[sources[strip_part(name)]] for part, name in parts.items()}
             documents.write_acls(acls, collection=collection, read_at=read_at, events=events)
         self.failures += failures
         self.outcomes[Outcome.UNCHANGED] += len(unchanged)

@@ -2,7 +2,8 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
@@ -25,6 +26,7 @@ from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.ingestion.sources.sql import SqlSource
 from kosmos_rag.storage.documents import StoredDocuments
 from kosmos_rag.storage.queue import kinds
+from kosmos_rag.storage.queue.writing import JobWriter
 from kosmos_rag.storage.tenants import read_server_time
 from kosmos_rag.worker.source_watch import SourceWatch
 from tests.integration.apps.http.serving import eventually
@@ -198,6 +200,30 @@ def test_readers__that_a_complete_pass_has_taken_return_with_the_row(
         scope.jobs.enqueue(SPEC)
         work()
         assert _find(scope, "churn3") == hits
+
+
+def test_readers__that_narrow_hold_for_a_part_whose_publication_the_pass_waits_for(
+    scope: Tenant, helpdesk: Run, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job publishes a part of a large file until the pass has its lock; the row cannot be read again."""
+    helpdesk("INSERT INTO ticket VALUES (3, NULL, ARRAY['group:hr'], now())")
+    cancel_documents = JobWriter.cancel_documents
+
+    def publish(number: int) -> None:
+        scope.ingest(SourceDocument(source=f"sql://tickets/orders.csv#part-{number}", data=b"about order%d" % number))
+
+    def publish_and_cancel(jobs: JobWriter, document_ids: Sequence[uuid.UUID]) -> None:
+        publish(2)
+        cancel_documents(jobs, document_ids)
+
+    publish(1)
+    monkeypatch.setattr(JobWriter, "cancel_documents", publish_and_cancel)
+    query = "SELECT 'orders.csv' AS id, t.body, t.readers, t.changed_at FROM ticket t"
+    scope.jobs.enqueue({**SPEC, "query": query, "changes": None})
+    work()
+    assert last_run(scope).failed == 1
+    assert len(scope.sources()) == 2
+    assert (_find(scope, "order1"), _find(scope, "order2")) == ([], [])
 
 
 def test_readers__that_are_older_than_a_text_are_not_given_to_it(scope: Tenant, engine: Engine) -> None:
