@@ -25,11 +25,12 @@ from kosmos_rag.ingestion.sources.files import LargeDocument, too_large_error, u
 class DividedDocument:
     """The parts of a document, read one by one. Close it after the last one."""
 
-    def __init__(self, document: SourceDocument, file: BinaryIO, parts: Sequence[FilePart]) -> None:
+    def __init__(self, document: SourceDocument, file: BinaryIO, settings: IngestionSettings) -> None:
+        """Find the parts. Raises SourceError, OSError."""
         self._document = document
         self._file = file
         self._state = _read_state(file)
-        self.parts = parts
+        self.parts = divide_file(file, document.source, settings)
 
     def close(self) -> None:
         """Close the file of the parts."""
@@ -67,24 +68,24 @@ def divide(document: SourceDocument, settings: IngestionSettings) -> SourceDocum
         return document
     file = BytesIO(document.data)
     try:
-        parts = divide_file(file, document.source, settings)
+        divided = DividedDocument(document, file, settings)
     except SourceError:
         return document  # the parser decides: what is known here of the text is an estimate
-    return DividedDocument(document, file, parts) if parts else document
+    return divided if divided.parts else document
 
 
 def _divide_large(document: LargeDocument, settings: IngestionSettings) -> DividedDocument:
+    values = {item.name: getattr(document, item.name) for item in fields(SourceDocument)}
     try:
-        parts = divide_file(document.file, document.source, settings)
-        if not parts:
+        divided = DividedDocument(SourceDocument(**values), document.file, settings)
+        if not divided.parts:
             raise too_large_error(document.source, settings.max_file_bytes)
     except BaseException as error:
         document.file.close()
         if isinstance(error, OSError):
             raise unreadable_error(document.source, error) from error
         raise
-    values = {item.name: getattr(document, item.name) for item in fields(SourceDocument)}
-    return DividedDocument(SourceDocument(**values), document.file, parts)
+    return divided
 
 
 def _read_state(file: BinaryIO) -> tuple[int, int] | None:

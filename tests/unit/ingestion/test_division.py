@@ -1,6 +1,7 @@
 """Division of documents: in memory up to the size limit, from a file above it, and never of what must stay whole."""
 
 import os
+from collections.abc import Sequence
 from contextlib import closing
 from io import BytesIO
 from pathlib import Path
@@ -11,9 +12,10 @@ import pytest
 from kosmos_rag.core.config import IngestionSettings, ParsingSettings
 from kosmos_rag.core.errors import DISK_FULL, IngestionError, SourceError
 from kosmos_rag.core.types import Outcome, SourceDocument
+from kosmos_rag.ingestion import division
 from kosmos_rag.ingestion.discovery import LoadedDocument
 from kosmos_rag.ingestion.division import DividedDocument, PartOutcomes, divide
-from kosmos_rag.ingestion.parts import join_etag, split_etag
+from kosmos_rag.ingestion.parts import FilePart, divide_file, join_etag, split_etag
 from kosmos_rag.ingestion.report import PublishedDocument
 from kosmos_rag.ingestion.sources.files import LargeDocument, attach_content, read_content, read_or_open
 from tests.unit.ingestion.test_parts import build_table
@@ -91,6 +93,25 @@ def test_divide__notices_a_file_that_is_changed_meanwhile(tmp_path: Path) -> Non
     with pytest.raises(SourceError, match=r"orders\.csv was changed while it was read; ingest it again"):
         divided.read(divided.parts[1])
     divided.close()
+
+
+def test_divide__notices_a_file_that_is_changed_while_its_rows_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "orders.csv"
+    path.write_bytes(TABLE)
+
+    def divide_and_change(file: BinaryIO, source: str, settings: IngestionSettings) -> Sequence[FilePart]:
+        parts = divide_file(file, source, settings)
+        with path.open("ab") as changed:
+            changed.write(b"1,2,3\n")
+        return parts
+
+    monkeypatch.setattr(division, "divide_file", divide_and_change)
+    divided = divide(attach_content(name_document(), read_or_open(path, path.name, SETTINGS)), SETTINGS)
+    assert isinstance(divided, DividedDocument)
+    with closing(divided), pytest.raises(SourceError, match=r"orders\.csv was changed while it was read"):
+        divided.read(divided.parts[0])
 
 
 def test_read_content__holds_no_more_than_the_limit_of_a_file_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,6 +217,6 @@ def test_part_outcomes__end_at_once_where_no_part_is_at_fault(error: Exception) 
 
 def test_divide__closes_what_it_has_opened() -> None:
     file: BinaryIO = BytesIO(TABLE)
-    divided = DividedDocument(name_document(), file, ())
+    divided = DividedDocument(name_document(), file, SETTINGS)
     divided.close()
     assert file.closed
