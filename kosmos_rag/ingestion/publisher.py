@@ -1,7 +1,7 @@
 """Embed a batch of chunked documents and publish it in one transaction."""
 
 import uuid
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -32,7 +32,7 @@ from kosmos_rag.ingestion.embedding import TextVectors
 from kosmos_rag.ingestion.state import load_preset
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.publish import PreparedDocument, publish
+from kosmos_rag.storage.publish import PreparedDocument, publish, remove_documents
 from kosmos_rag.storage.tenants import SpaceStore, TenantRef, ensure_tenant, read_server_time
 
 INLINE_TEXTS = 16
@@ -113,6 +113,9 @@ class _NoLease:
 NO_LEASE: Lease = _NoLease()
 """For a writer that competes with no other: every document is its own."""
 
+FindReplaced = Callable[[psycopg.Connection, Collection[uuid.UUID]], Sequence[uuid.UUID]]
+"""Returns the documents that these ones replace, in the transaction that has locked their collection."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PublishResult:
@@ -137,6 +140,7 @@ class _Batch:
     """Version of the preset that the documents were processed under."""
     first_space: Space | None
     """The space to create with the first document of a tenant; None where the tenant has one."""
+    find_replaced: FindReplaced
 
     def spans(self) -> Iterator[tuple[ChunkedDocument, int, int]]:
         """Yield each document with its range of the batch's texts."""
@@ -162,6 +166,7 @@ class Publisher:
         preset_version: str | None = None,
         spaces: Sequence[Space] | None = None,
         lease: Lease = NO_LEASE,
+        find_replaced: FindReplaced = lambda _connection, _document_ids: (),
     ) -> Iterator[PublishResult]:
         """Embed and publish a batch; yields the result of each document.
 
@@ -173,6 +178,7 @@ class Publisher:
             preset_version: version of the preset of the collection that they were processed under.
             spaces: embedding spaces of the tenant, the live one first; None to read them.
             lease: verified first and completed last in the publishing transaction.
+            find_replaced: finds other documents, which the publishing transaction removes.
 
         Raises:
             EmbeddingSpaceMismatch: the model of the live space is not configured here.
@@ -182,19 +188,22 @@ class Publisher:
         """
         if not documents:
             return
-        batch = self._prepare(tenant, collection, documents, preset_version, spaces)
+        batch = self._prepare(tenant, collection, documents, preset_version, spaces, find_replaced)
+        publish_again = partial(
+            self.publish, tenant, collection, preset_version=preset_version, lease=lease, find_replaced=find_replaced
+        )
         try:
             results = self._write(batch, lease)
         except EmbeddingSpaceChanged:
             # Texts with a vector in both spaces are found by their hash, the others are embedded by the other model.
-            yield from self.publish(tenant, collection, documents, preset_version=preset_version, lease=lease)
+            yield from publish_again(documents)
         except (StatementFailed, InputRefused):
             # One document may have failed the transaction or a request of all: find it by writing them one by one.
             for document, start, end in batch.spans():
                 try:
                     result = self._write_alone(batch, document, start, end, lease)
                 except EmbeddingSpaceChanged:  # the statement failed because the tenant was erased
-                    yield from self.publish(tenant, collection, [document], preset_version=preset_version, lease=lease)
+                    yield from publish_again([document])
                 else:
                     yield result
         else:
@@ -207,6 +216,7 @@ class Publisher:
         documents: Sequence[ChunkedDocument],
         preset_version: str | None,
         spaces: Sequence[Space] | None,
+        find_replaced: FindReplaced,
     ) -> _Batch:
         if spaces is None:
             with self._database.worker.transaction(tenant.id, [EVERYONE], on_node=True) as connection:
@@ -221,6 +231,7 @@ class Publisher:
             vectors=TextVectors(texts, writable),
             preset_version=preset_version,
             first_space=first_space,
+            find_replaced=find_replaced,
         )
 
     def _write(self, batch: _Batch, lease: Lease) -> list[PublishResult]:
@@ -288,6 +299,8 @@ class Publisher:
                 connection, batch.tenant.id, leased_documents, collection=batch.collection, now=now, events=events
             )
             _require_unchanged_preset(connection, batch)
+            if former := batch.find_replaced(connection, leased):
+                remove_documents(connection, batch.tenant.id, former, collection=batch.collection, events=events)
             completions = {
                 document.id: Completion(
                     outcome=Outcome.CHANGED if document.id in replaced else Outcome.NEW, chunks=len(document.chunks)

@@ -1,14 +1,15 @@
 """Process the documents of one collection in order, and publish them in batches."""
 
-import logging
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 
-from kosmos_rag.core.errors import GONE, DatabaseError, IngestionError, SourceError
+import psycopg
+
+from kosmos_rag.core.errors import GONE, IngestionError, SourceError
 from kosmos_rag.core.telemetry import usage
 from kosmos_rag.core.types import EVERYONE, Outcome, SourceDocument
 from kosmos_rag.ingestion.acl import find_unauthorised
@@ -30,8 +31,6 @@ from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.documents import StoredDocuments
 from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.tenants import TenantRef
-
-log = logging.getLogger("kosmos_rag.ingestion")
 
 _EMPTY = "empty"
 """Code of a document without text: no failure of a file that a source lists."""
@@ -162,6 +161,9 @@ class IngestRun:
             )
         with self.database.worker.transaction(self.tenant.id, [EVERYONE], on_node=True) as connection:
             fingerprints = load_fingerprints(connection, self.tenant.id, ids)
+        for part_id in ids:  # the same file may follow, in another version
+            self.state.fingerprints.pop(part_id, None)
+        self.state.fingerprints.update(fingerprints)
         outcomes = PartOutcomes(
             len(parts),
             succeed=usage.bind(partial(self._complete_parts, file, ids)),
@@ -169,7 +171,6 @@ class IngestRun:
         )
         run = replace(
             self,
-            state=replace(self.state, fingerprints=fingerprints),
             recorder=outcomes,
             lease=PartLeases(lease=self.lease, key=key, file=pending, outcomes=outcomes),
         )
@@ -195,6 +196,7 @@ class IngestRun:
                 self.lease.complete(connection, connection, {key: completion})
         except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
             return self.recorder.record_failure([pending], error)
+        self.state.fingerprints.pop(key, None)
         if outcome is Outcome.UNCHANGED:
             return self.recorder.record_unchanged([pending])
         return self.recorder.record_published([outcomes.build_published(pending, outcome)])
@@ -263,6 +265,7 @@ class IngestRun:
         remaining = dict(batch.documents)
         published: list[PublishedDocument] = []
         rejected: _Rejected = []
+        entries = [(key, pending) for key, (pending, _) in remaining.items()]
         try:
             for result in self.publisher.publish(
                 self.tenant,
@@ -271,6 +274,7 @@ class IngestRun:
                 preset_version=self.state.preset_version,
                 spaces=self.state.spaces,
                 lease=self.lease,
+                find_replaced=partial(self._find_former_parts, self._find_divided(entries)),
             ):
                 pending, document = remaining.pop(result.document.id)
                 if result.error is not None:
@@ -284,46 +288,46 @@ class IngestRun:
                     )
         except Exception as error:  # noqa: BLE001 — the recorder decides what an error means
             self.recorder.record_failure([pending for pending, _ in remaining.values()], error)
-        self._remove_former_parts([result.pending for result in published])
         self.recorder.record_published(published)
         self._reject(rejected)
 
-    def _remove_former_parts(self, documents: Sequence[PendingDocument]) -> None:
-        """Remove the parts of files that are one document now, once that is stored.
+    def _find_divided(self, entries: Iterable[DocumentEntry]) -> dict[uuid.UUID, str]:
+        """Return the names of files that have stored parts, by document id, without a query."""
+        keys = {pending.source: key for key, pending in entries if pending.may_be_divided}
+        firsts = find_first_parts(self.tenant.id, self.collection, keys)
+        return {
+            keys[file]: file
+            for part, file in firsts.items()
+            if part in self.state.fingerprints and part not in self.reserved
+        }
 
-        Where it fails, the next pass removes them.
+    def _find_former_parts(
+        self, divided: Mapping[uuid.UUID, str], connection: psycopg.Connection, stored: Collection[uuid.UUID]
+    ) -> list[uuid.UUID]:
+        """Return the parts of divided files of which one document is stored now.
+
+        In a transaction that has locked the collection.
         """
-        files = {document.source for document in documents if document.may_be_divided}
-        firsts = find_first_parts(self.tenant.id, self.collection, files)
-        divided = {file for key, file in firsts.items() if key in self.state.fingerprints and key not in self.reserved}
-        if not divided:
-            return
-        try:
-            with self.database.worker.transaction_with_events(self.tenant.id, [EVERYONE]) as (connection, events):
-                stale = [
-                    key
-                    for file in divided
-                    for key in find_stale_parts(connection, self.tenant, self.collection, file, 0)
-                    if key not in self.reserved
-                ]
-                remove_documents(connection, self.tenant.id, stale, collection=self.collection, events=events)
-        except DatabaseError as error:
-            log.warning(
-                "the parts that a document replaces stay until the next pass: %s", error,
-                extra={"action": "replaced_documents_stay", "tenant": self.tenant.name},
-            )  # fmt: skip
+        files = [file for key, file in divided.items() if key in stored]
+        parts = find_part_ids(connection, self.tenant, self.collection, files)
+        return [part for part in parts if part not in self.reserved]
 
     def _complete_unchanged(self, unchanged: Sequence[DocumentEntry]) -> None:
         """Complete the leases of unchanged documents, and store their etags."""
         documents = [pending for _, pending in unchanged]
         etags = {key: pending.etag for key, pending in unchanged if pending.etag is not None}
-        if not documents or (self.lease is NO_LEASE and not etags):
+        divided = self._find_divided(unchanged)
+        if not documents or (self.lease is NO_LEASE and not etags and not divided):
             return self.recorder.record_unchanged(documents)
         try:
-            with self.database.worker.transaction(self.tenant.id, [EVERYONE]) as connection:
+            with self.database.worker.transaction_with_events(self.tenant.id, [EVERYONE]) as (connection, events):
                 leased = self.lease.verify(connection, [key for key, _ in unchanged])
                 stored = {key: etag for key, etag in etags.items() if key in leased}
                 StoredDocuments(connection, self.tenant.id).update_etags(stored, collection=self.collection)
+                if divided:
+                    keys = load_fingerprints(connection, self.tenant.id, [key for key in divided if key in leased])
+                    former = self._find_former_parts(divided, connection, keys)
+                    remove_documents(connection, self.tenant.id, former, collection=self.collection, events=events)
                 self.lease.complete(
                     connection, connection, {key: Completion(outcome=Outcome.UNCHANGED) for key in leased}
                 )
@@ -334,7 +338,6 @@ class IngestRun:
             self.recorder.record_failure(
                 lost_documents, IngestionError("lease_lost", "another writer took the documents over")
             )
-        self._remove_former_parts([pending for key, pending in unchanged if key in leased])
         return self.recorder.record_unchanged([pending for key, pending in unchanged if key in leased])
 
     def _complete_absent(

@@ -141,11 +141,11 @@ def find_stale_parts(
     In the caller's transaction.
 
     Args:
-        count: number of its parts; 0 for a file that is one document.
+        count: number of its parts.
     """
     parts = find_part_ids(connection, tenant, collection, [file])
     stale = [key for key, part in parts.items() if number_part(part) > count]
-    return [*stale, document_id(tenant.id, collection, file)] if count else stale
+    return [*stale, document_id(tenant.id, collection, file)]
 
 
 def find_first_parts(tenant_id: uuid.UUID, collection: str, sources: Iterable[str]) -> dict[uuid.UUID, str]:

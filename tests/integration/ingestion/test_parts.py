@@ -4,15 +4,20 @@ import json
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.errors import SourceError
 from kosmos_rag.core.types import EVERYONE, PERMISSION_FEED, PermissionReport
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.ingestion import pipeline, state
+from kosmos_rag.ingestion.division import DividedDocument
 from kosmos_rag.ingestion.document import document_id
+from kosmos_rag.ingestion.parts import FilePart
+from kosmos_rag.ingestion.publisher import Publisher, PublishResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.permissions import FeedPass, StoredPermissions
 from tests.integration.variants import opened as open_engine
@@ -174,6 +179,54 @@ def test_ingest__documents_that_are_passed_in_become_parts(scope: Tenant) -> Non
     for rows, names in ((600, [f"orders.csv#part-{number}" for number in (1, 2, 3)]), (3, ["orders.csv"])):
         scope.ingest([SourceDocument(source="orders.csv", data=build_table(rows).encode())])
         assert list_parts(scope) == names
+
+
+@pytest.mark.parametrize("sizes", [(600, 3), (3, 600), (3, 600, 3), (600, 3, 600)])
+def test_ingest__the_last_of_several_versions_in_one_call_stays(scope: Tenant, sizes: tuple[int, ...]) -> None:
+    documents = [SourceDocument(source="orders.csv", data=build_table(rows).encode()) for rows in sizes]
+    names = {3: ["orders.csv"], 600: [f"orders.csv#part-{number}" for number in (1, 2, 3)]}[sizes[-1]]
+    for stored in (documents[0], documents[-1]):
+        scope.ingest(stored)
+        assert scope.ingest(documents).failed == ()
+        assert list_parts(scope) == names
+
+
+def test_ingest__a_file_that_is_as_before_loses_the_parts_of_a_failed_division(
+    scope: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, large = (SourceDocument(source="orders.csv", data=build_table(rows).encode()) for rows in (3, 600))
+    scope.ingest(small)
+    read = DividedDocument.read
+
+    def refuse_second(divided: DividedDocument, part: FilePart) -> SourceDocument:
+        if part.number == 2:
+            raise SourceError("no_permission", "the second part cannot be read; change its permissions")
+        return read(divided, part)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DividedDocument, "read", refuse_second)
+        assert len(scope.ingest(large).failed) == 1
+    assert list_parts(scope) == ["orders.csv", "orders.csv#part-1", "orders.csv#part-3"]
+    assert scope.ingest(small).unchanged == 1
+    assert list_parts(scope) == ["orders.csv"]
+
+
+def test_ingest__former_parts_go_with_the_publication_of_the_whole(
+    scope: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another writer divides the file again as soon as the whole is committed: its parts stay."""
+    small, large = (SourceDocument(source="orders.csv", data=build_table(rows).encode()) for rows in (3, 600))
+    scope.ingest(large)
+    publish = Publisher.publish
+
+    def publish_and_divide(publisher: Publisher, *values: Any, **options: Any) -> Iterator[PublishResult]:
+        yield from publish(publisher, *values, **options)
+        monkeypatch.undo()
+        assert scope.ingest(large).failed == ()
+
+    monkeypatch.setattr(Publisher, "publish", publish_and_divide)
+    scope.ingest(small)
+    assert list_parts(scope) == [f"orders.csv#part-{number}" for number in (1, 2, 3)]
 
 
 def test_erase__the_parts_of_a_file_go_with_its_name(scope: Tenant) -> None:
