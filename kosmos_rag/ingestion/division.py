@@ -144,13 +144,14 @@ class PartOutcomes:
             succeed: ends a file whose parts are all stored.
             fail: ends a file with the error of a part.
         """
-        self._waiting = count
+        self._count_all = self._waiting = count
         self._succeed = succeed
         self._fail = fail
         self._lock = Lock()
         self._is_ended = False
         self.published: list[PublishedDocument] = []
         self.unchanged = 0
+        self.empty = 0
         self.failures: list[tuple[str, IngestionError]] = []
         """Names and errors of the parts that failed."""
 
@@ -158,6 +159,11 @@ class PartOutcomes:
     def is_ended(self) -> bool:
         """Whether no other part is to start."""
         return self._is_ended
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no part has text."""
+        return self.empty == self._count_all
 
     def end(self) -> None:
         """Ignore what comes: another worker has the file, or this one gave it back."""
@@ -181,6 +187,8 @@ class PartOutcomes:
 
     def record_empty(self, documents: Sequence[PendingDocument]) -> None:
         """Record parts without text."""
+        with self._lock:
+            self.empty += len(documents)
         self._count(len(documents))
 
     def record_failure(self, documents: Sequence[PendingDocument], error: Exception) -> None:
@@ -232,6 +240,8 @@ class PartOutcomes:
         Args:
             has_replaced: whether documents that the file no longer has were removed.
         """
+        if self.is_empty:
+            return Outcome.EMPTY
         outcomes = {part.outcome for part in self.published}
         if not outcomes and not has_replaced:
             return Outcome.UNCHANGED

@@ -21,6 +21,7 @@ from kosmos_rag.parsing.text.decode import decode_text, find_marked_encoding
 from kosmos_rag.parsing.text.json import parse_json_lines
 
 _PART = re.compile(r"#part-[1-9]\d{0,8}$")
+_ETAG = re.compile(r"(?P<etag>.+):(?P<parts>\d+)(?:-(?P<empty>\d+))?", re.DOTALL | re.ASCII)
 _KINDS = frozenset({media_types.CSV, media_types.TSV, media_types.JSONL})
 _JSON_GROWTH = 2
 """Bytes of text from one of JSON, at least: paths repeat the names of what contains a value."""
@@ -91,18 +92,26 @@ def strip_part(source: str) -> str:
     return file if may_have_parts(file) else source
 
 
-def join_etag(etag: str | None, parts: int) -> str | None:
-    """Return the etag of each part of a file that is stored completely."""
-    return None if etag is None else f"{etag}:{parts}"
+def join_etag(etag: str | None, parts: int, *, empty: int = 0) -> str | None:
+    """Return the etag of each part of a file that is stored completely.
 
-
-def split_etag(etag: str | None) -> tuple[str, int]:
-    """Return the etag of the file of a part, and how many parts it has.
-
-    The number is 0 where the etag is of no part.
+    Args:
+        parts: number of its parts.
+        empty: how many of them have no text, and are not stored.
     """
-    before, _, count = (etag or "").rpartition(":")
-    return (before, int(count)) if before and count.isdecimal() else ("", 0)
+    return None if etag is None else f"{etag}:{parts}-{empty}" if empty else f"{etag}:{parts}"
+
+
+def split_etag(etag: str | None) -> tuple[str, int, int]:
+    """Return the etag of a file, and its numbers of parts and of stored parts.
+
+    The numbers are 0 where the etag is of no part.
+    """
+    match = _ETAG.fullmatch(etag or "")
+    if match is None:
+        return "", 0, 0
+    parts = int(match["parts"])
+    return match["etag"], parts, parts - int(match["empty"] or 0)
 
 
 def may_have_parts(source: str) -> bool:

@@ -179,7 +179,9 @@ class IngestRun:
     def _complete_parts(self, file: DocumentEntry, ids: Sequence[uuid.UUID], outcomes: PartOutcomes) -> None:
         """Remove what the parts replace, store their etags, and complete the lease of their file."""
         key, pending = file
-        etag = join_etag(pending.etag, len(ids))
+        if outcomes.is_empty and not pending.is_listed:
+            return self._fail_parts(file, IngestionError(_EMPTY, f"no text in {pending.source}; give rows with text"))
+        etag = join_etag(pending.etag, len(ids), empty=outcomes.empty)
         chunks = sum(part.chunks for part in outcomes.published)
         try:
             with self.database.worker.transaction_with_events(self.tenant.id, [EVERYONE]) as (connection, events):
@@ -199,6 +201,8 @@ class IngestRun:
         self.state.fingerprints.pop(key, None)
         if outcome is Outcome.UNCHANGED:
             return self.recorder.record_unchanged([pending])
+        if outcome is Outcome.EMPTY:
+            return self.recorder.record_empty([pending])
         return self.recorder.record_published([outcomes.build_published(pending, outcome)])
 
     def _fail_parts(self, file: DocumentEntry, error: Exception) -> None:

@@ -11,7 +11,6 @@ from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.core.types import Space, is_text
 from kosmos_rag.ingestion.document import document_id
 from kosmos_rag.ingestion.parts import (
-    join_etag,
     may_have_parts,
     name_part,
     name_parts,
@@ -172,7 +171,7 @@ def read_stored_files(
 ) -> dict[str, StoredFile]:
     """Return what is stored of files, by name.
 
-    Of a divided one only if all parts are of this etag. In the caller's transaction.
+    Of a divided one only if all parts with text are of this etag. In the caller's transaction.
 
     Args:
         etags: present etag of each file.
@@ -183,17 +182,16 @@ def read_stored_files(
     changed = [source for source, etag in etags.items() if source not in wholes or wholes[source] != etag]
     firsts = find_first_parts(tenant_id, collection, changed)
     first_etags = documents.read_etags(list(firsts)) if firsts else {}
-    counts = {}
+    expected = {}
     for part, text in first_etags.items():
         file = strip_part(part)
-        etag, count = split_etag(text)
+        etag, count, stored_count = split_etag(text)
         if count and etag == etags[file]:
-            counts[file] = count
-    names = {file: name_parts(file, count) for file, count in counts.items()}
+            expected[file] = text, count, stored_count
+    names = {file: name_parts(file, count) for file, (_, count, _) in expected.items()}
     ids = [document_id(tenant_id, collection, part) for parts in names.values() for part in parts]
     part_etags = documents.read_etags(ids) if ids else {}
-    for file, parts in names.items():
-        expected = join_etag(etags[file], counts[file])
-        if all(part_etags.get(part) == expected for part in parts):
-            stored[file] = StoredFile(etag=etags[file], parts=counts[file])
+    for file, (text, count, stored_count) in expected.items():
+        if sum(part_etags.get(part) == text for part in names[file]) == stored_count:
+            stored[file] = StoredFile(etag=etags[file], parts=count)
     return stored

@@ -229,6 +229,19 @@ def test_ingest__former_parts_go_with_the_publication_of_the_whole(
     assert list_parts(scope) == [f"orders.csv#part-{number}" for number in (1, 2, 3)]
 
 
+def test_ingest__a_file_whose_parts_have_no_text_is_empty(scope: Tenant, tmp_path: Path) -> None:
+    data = b'{"note": ""}\n' * 200_000
+    (tmp_path / "rows.jsonl").write_bytes(b'{"note": "ten chairs"}\n')
+    scope.ingest([tmp_path], root=".")
+    report = scope.ingest(SourceDocument(source="rows.jsonl", data=data))
+    assert [failure.code for failure in report.failed] == ["empty"]
+    assert list_parts(scope) == ["rows.jsonl"]
+    (tmp_path / "rows.jsonl").write_bytes(data)
+    report = scope.ingest([tmp_path], root=".")
+    assert (report.empty, report.failed) == (1, ())
+    assert list_parts(scope) == []
+
+
 def test_erase__the_parts_of_a_file_go_with_its_name(scope: Tenant) -> None:
     scope.ingest([SourceDocument(source="orders.csv", data=build_table(600).encode())])
     assert scope.erase(source="orders.csv").erased["documents"] == 3

@@ -280,3 +280,34 @@ def test_upload__warns_where_it_replaces_another_divided_file(scope: Tenant, wor
         eventually(lambda: not scope.jobs.find(states=[JobState.QUEUED, JobState.RUNNING], kinds=["document"]))
         warnings.append(scope.jobs.find(kinds=["document"])[0].warning is not None)
     assert warnings == [False, False, True]
+
+
+_BLANK_ROWS = b'{"note": ""}\n' * 200_000
+
+
+def test_parts__without_text_leave_an_unchanged_file_unread(
+    scope: Tenant, work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = FolderPlace(tmp_path)
+    place.put("rows.jsonl", b'{"order": "order7"}\n' + _BLANK_ROWS)
+    place.run(scope, work)
+    assert list_sources(scope) == ["kb/rows.jsonl#part-1"]
+    monkeypatch.setattr(DividedDocument, "read", _refuse)
+    place.run(scope, work)
+    assert counts(last_run(scope)) == {"unchanged": 1}
+    scope.delete("kb/rows.jsonl#part-1")
+    place.run(scope, work)
+    assert counts(last_run(scope)) == {"failed": 1}
+
+
+def _refuse(divided: DividedDocument, part: FilePart) -> SourceDocument:
+    raise SourceError("no_permission", "the parts cannot be read; change their permissions")
+
+
+def test_upload__whose_parts_have_no_text_fails(scope: Tenant, work: Work, tmp_path: Path) -> None:
+    place = UploadPlace(tmp_path)
+    place.put("rows.jsonl", _BLANK_ROWS)
+    place.run(scope, work)
+    [job] = scope.jobs.find(kinds=["document"])
+    assert (job.state, job.code) == (JobState.DEAD, "empty")
+    assert list_sources(scope) == []

@@ -140,13 +140,14 @@ def test_read_content__names_a_disk_that_is_full(monkeypatch: pytest.MonkeyPatch
     assert (error.value.code, error.value.retryable) == (DISK_FULL, True)
 
 
-@pytest.mark.parametrize("etag", [None, "", "abc", "abc:", ":3", "abc:x"])
+@pytest.mark.parametrize("etag", [None, "", "abc", "abc:", ":3", "abc:x", "abc:3-", "abc-3"])
 def test_split_etag__knows_what_is_of_no_part(etag: str | None) -> None:
-    assert split_etag(etag) == ("", 0)
+    assert split_etag(etag) == ("", 0, 0)
 
 
 def test_split_etag__returns_what_join_etag_has_joined() -> None:
-    assert split_etag(join_etag("W/:12:7", 12)) == ("W/:12:7", 12)
+    assert split_etag(join_etag("W/:12:7", 12)) == ("W/:12:7", 12, 12)
+    assert split_etag(join_etag("W/:12:7", 12, empty=3)) == ("W/:12:7", 12, 9)
     assert join_etag(None, 12) is None
 
 
