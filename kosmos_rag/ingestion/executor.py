@@ -4,10 +4,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 from kosmos_rag.ingestion.discovery import PendingDocument
 from kosmos_rag.ingestion.document import ChunkedDocument
+
+_Loaded = TypeVar("_Loaded")
 
 BATCH_CHUNKS = 4096
 """Chunks that are embedded and published together at most.
@@ -22,7 +24,7 @@ BATCH_S = 5.0
 
 
 class Executor(Protocol):
-    """Runs the processing of documents and the publishing of batches.
+    """Runs the loading and processing of documents, and the publishing of batches.
 
     In the calling thread, or in others.
     """
@@ -30,6 +32,10 @@ class Executor(Protocol):
     @property
     def batch_chunks(self) -> int:
         """Chunks after which a batch is published."""
+        ...
+
+    def load(self, work: Callable[[], _Loaded]) -> _Loaded:
+        """Load a document by calling `work` in the calling thread; large ones take long."""
         ...
 
     def process(self, work: Callable[[], ChunkedDocument]) -> Future[ChunkedDocument]:
@@ -80,6 +86,10 @@ class SynchronousExecutor:
     def batch_chunks(self) -> int:
         """Chunks after which a batch is published."""
         return self._limit.chunks
+
+    def load(self, work: Callable[[], _Loaded]) -> _Loaded:
+        """Load a document by calling `work`."""
+        return work()
 
     def process(self, work: Callable[[], ChunkedDocument]) -> Future[ChunkedDocument]:
         """Process a document by calling `work`."""

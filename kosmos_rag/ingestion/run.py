@@ -123,14 +123,12 @@ class IngestRun:
         """
         key, pending = entry
         with pending.start_span():
-            document = pending.load()
-            if pending.may_be_divided:
-                divided = divide(document, self.processor.settings.ingestion)
-                if isinstance(divided, DividedDocument):
-                    self._submit(collected.batch)
-                    with closing(divided):
-                        self._ingest_parts(entry, document, divided)
-                    return None
+            document, divided = self.executor.load(partial(self._load, pending))
+            if divided is not None:
+                self._submit(collected.batch)
+                with closing(divided):
+                    self._ingest_parts(entry, document, divided)
+                return None
             self.processor.check(document)
             if self.state.fingerprints.get(key) == self.processor.fingerprint(document):
                 collected.unchanged.append(entry)
@@ -144,6 +142,12 @@ class IngestRun:
                 return future.result()
             collected.slow.append((entry, future))
             return None
+
+    def _load(self, pending: PendingDocument) -> tuple[SourceDocument, DividedDocument | None]:
+        """Load a document, and find its parts where it is divided."""
+        document = pending.load()
+        divided = divide(document, self.processor.settings.ingestion) if pending.may_be_divided else document
+        return document, divided if isinstance(divided, DividedDocument) else None
 
     def _ingest_parts(self, file: DocumentEntry, document: SourceDocument, divided: DividedDocument) -> None:
         """Ingest the parts of a document as a run of their own.

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager
 from contextvars import copy_context
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 import psycopg
 from cachetools import LRUCache
@@ -50,9 +50,14 @@ from kosmos_rag.worker.channel import CounterBuffer, SupervisorChannel
 
 log = logging.getLogger("kosmos_rag.worker")
 
+_Loaded = TypeVar("_Loaded")
+
 BATCH_TIME_SLICE_S = 2.0
 """Seconds after which the jobs of a claim that have not started are released: another worker may be free for them, and
 another tenant may be due."""
+LOAD_TIMEOUT_S = 3600.0
+"""Seconds that loading a document and finding its parts may take before the process counts as stuck: a file of rows may
+have many gigabytes."""
 EMBED_TIMEOUT_S = 60.0
 """Seconds that embedding and writing a batch may take, plus one for each chunk, before the process counts as stuck."""
 SOURCE_CACHE_SIZE = 256
@@ -298,11 +303,15 @@ class _ProcessThreads:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _BackgroundExecutor:
-    """Publishes batches in the background, with a heartbeat."""
+    """Loads documents, and publishes batches in the background, with a heartbeat."""
 
     processing: _ProcessThreads
     threads: _PublishThreads
     channel: SupervisorChannel
+
+    def load(self, work: Callable[[], _Loaded]) -> _Loaded:
+        with self.channel.heartbeat(LOAD_TIMEOUT_S):
+            return work()
 
     def process(self, work: Callable[[], ChunkedDocument]) -> Future[ChunkedDocument]:
         return self.processing.process(work)

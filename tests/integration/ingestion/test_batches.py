@@ -24,6 +24,7 @@ class RecordingExecutor:
     batch_chunks: int = 100
     batches: list[list[str]] = field(default_factory=list)
 
+    load = staticmethod(SynchronousExecutor().load)
     process = staticmethod(SynchronousExecutor().process)
 
     def submit(self, documents: Sequence[PendingDocument], chunks: int, publish: Callable[[], None]) -> None:

@@ -14,12 +14,15 @@ import pytest
 from kosmos_rag import Engine, SourceDocument, Tenant
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import Job, JobState
+from kosmos_rag.ingestion import run
+from kosmos_rag.ingestion.division import divide
 from kosmos_rag.ingestion.document import ChunkedDocument
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
+from kosmos_rag.worker import channel
 from kosmos_rag.worker.channel import Progress, SupervisorChannel
 from kosmos_rag.worker.handlers import EngineJobRunner
-from kosmos_rag.worker.handlers.documents import _ProcessThreads
+from kosmos_rag.worker.handlers.documents import DocumentHandler, _ProcessThreads
 from tests.integration.worker.working import KEPT
 
 pytestmark = pytest.mark.emptied_database
@@ -145,3 +148,31 @@ def _until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def test_progress__is_reported_while_a_document_is_loaded_and_divided(
+    engine: Engine, scope: Tenant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor, child = multiprocessing.Pipe()
+    reports: list[bool] = []
+
+    def wait_for_report(action: Callable[..., Any]) -> Callable[..., Any]:
+        def wait_and_run(*values: Any) -> Any:
+            while supervisor.poll():
+                supervisor.recv()
+            reports.append(supervisor.poll(5))
+            return action(*values)
+
+        return wait_and_run
+
+    monkeypatch.setattr(channel, "HEARTBEAT_S", 0.02)
+    monkeypatch.setattr(DocumentHandler, "_load", wait_for_report(DocumentHandler._load))
+    monkeypatch.setattr(run, "divide", wait_for_report(divide))
+    queue = Queue.open(engine.database, engine.settings.worker)
+    scope.jobs.enqueue(SourceDocument(source="page", data=b"The word page."))
+    runner = EngineJobRunner(engine)
+    runner.run(queue.claim(64, kinds=[kinds.DOCUMENT], worker="test"), SupervisorChannel(child, queue))
+    runner._documents.close()
+    os.set_inheritable(supervisor.fileno(), True)
+    KEPT.append(supervisor)
+    assert (reports, set(scope.sources())) == ([True, True], {"page"})
