@@ -322,7 +322,18 @@ def fuse(
         }
         for name, candidates in lists.items()
     }
-    ranking = sorted([(-total, number) for number, total in _sum_contributions(list(by_list.values())).items()])
+    totals: dict[int, float] = {}
+    for records in by_list.values():
+        for number, (_, contribution) in records.items():
+            totals[number] = totals.get(number, 0.0) + contribution
+    if len(by_list) > 2:
+        # The sum of two numbers is exact; that of more must not depend on the order of the lists.
+        lists_of_records = list(by_list.values())
+        totals = {
+            number: math.fsum(records[number][1] for records in lists_of_records if number in records)
+            for number in totals
+        }
+    ranking = sorted([(-total, number) for number, total in totals.items()])
     fused: list[FusedCandidate] = []
     # Records of the best only: most candidates are in no result.
     for negated, number in ranking[:limit]:
@@ -335,22 +346,6 @@ def fuse(
                 entries[name] = candidate
         fused.append(FusedCandidate(candidate.chunk_id, -negated, entries, shares))
     return fused
-
-
-def _sum_contributions(by_list: Sequence[Mapping[int, tuple[Candidate, float]]]) -> Mapping[int, float]:
-    """Return the sum of the contributions to each chunk, by the number of its id."""
-    if len(by_list) > 2:
-        parts: dict[int, list[float]] = {}
-        for records in by_list:
-            for number, (_, contribution) in records.items():
-                parts.setdefault(number, []).append(contribution)
-        return {number: math.fsum(contributions) for number, contributions in parts.items()}
-    # The sum of two numbers is exact already.
-    totals: dict[int, float] = {}
-    for records in by_list:
-        for number, (_, contribution) in records.items():
-            totals[number] = totals.get(number, 0.0) + contribution
-    return totals
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
