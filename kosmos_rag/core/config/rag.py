@@ -344,8 +344,7 @@ class RerankingSettings(Section):
     )
     batch_size: Count | None = Field(
         default=None,
-        description="Passages of a batch; the deadline is checked after each. null: as many as this device scores in a "
-        "tenth of the deadline, from 4 to 64; 32 with url.",
+        description="Passages of a batch. null: what takes a tenth of the deadline here, 4 to 64; with url 32.",
     )
     concurrency: Count = Field(default=2, description="Questions reranked at once; others wait until their deadline.")
     deadline_ms: Count | None = Field(

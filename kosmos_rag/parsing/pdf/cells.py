@@ -20,6 +20,8 @@ _SAME_ROW = 0.85
 """Sizes of the letters between lines that are too near to be of two rows: of cells that are centred vertically."""
 LEADING = 1.45
 """Sizes of the letters between two lines of a cell at most."""
+_SPANNING = 0.12
+"""Share of the rows that may cross the gap between two columns."""
 LEAST_FILLED = 0.4
 """Share of the cells of a table that have text."""
 _SENTENCE_WORDS = 5
@@ -68,10 +70,10 @@ def group_lines(runs: Iterable[Run]) -> list[list[Run]]:
 def find_columns(lines: Sequence[Sequence[Run]]) -> Columns:
     """Return left and right of each column.
 
-    One line may cross the gap between two columns of others.
+    Few lines cross the gap between two columns.
     """
     size = max(1.0, sorted(run.size for line in lines for run in line)[sum(map(len, lines)) // 2])
-    allowed = int(len(lines) > LEAST_ROWS)
+    allowed = max(1, int(len(lines) * _SPANNING)) if len(lines) > LEAST_ROWS else 0
     best: list[tuple[float, float]] = []
     for crossing in range(allowed + 1):
         columns = _find_covered_stretches(lines, crossing, size)

@@ -316,7 +316,7 @@ def test_schemas__are_read_once_while_nothing_changes(scope: Tenant, monkeypatch
     SchemaGrounding(scope).build(_small("colour"))
     schema_grounding = SchemaGrounding(scope)
     schema_grounding.ask("colour of things")
-    monkeypatch.delattr(Tenant, "documents")
+    monkeypatch.setattr(Tenant, "documents", None)
     assert schema_grounding.ask("colour of things").database == "small"
 
 
