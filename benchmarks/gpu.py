@@ -26,9 +26,9 @@ import numpy as np
 
 from benchmarks.command import command, parse, temporary_folder, write_results
 from benchmarks.reranker.latency import build_model, save_tokenizer
-from benchmarks.worker import WORDS, has_device, seconds_of_documents, work_until_idle, write_documents
+from benchmarks.worker import WORDS, has_device, read_document_times, work_until_idle, write_documents
 from benchmarks.worker_work import create_wide_hashing_runner
-from kosmos_rag import Engine, Passage, Settings, Tenant
+from kosmos_rag import Engine, Passage, Settings
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.telemetry.tracing import StageTimer
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
@@ -199,25 +199,15 @@ def measure_worker(bench: Bench, bare: float) -> dict[str, Any]:
                 scope.jobs.enqueue(bench.files)
                 began = time.time()
                 work_until_idle(settings, work, processes=processes)
-                rate = len(bench.texts) / seconds_of_documents(scope, engine)
+                first_start, first_end, last_end = read_document_times(scope, engine)
+                rate = len(bench.texts) / (last_end - first_start)
                 key = f"{processes} processes{' ' if name else ''}{name}"
                 figures[f"{key}, chunks a second"] = round(rate, 1)
                 if not name:
                     figures[f"{key}, of bare"] = round(rate / bare, 3)
-                    figures[f"{key}, to the first document, s"] = round(_first_end(scope, engine) - began, 2)
+                    figures[f"{key}, to the first document, s"] = round(first_end - began, 2)
                 print(key, {name: value for name, value in figures.items() if name.startswith(key)}, flush=True)
     return figures
-
-
-def _first_end(scope: Tenant, engine: Engine) -> float:
-    with engine.database.worker.untenanted() as connection:
-        row = connection.execute(
-            "SELECT extract(epoch FROM min(finished_at)) FROM kosmos.jobs"
-            " WHERE tenant_id = %s AND kind = 'document' AND state = 'done'",
-            [scope.id],
-        ).fetchone()
-    assert row is not None
-    return float(row[0])
 
 
 def measure_search(bench: Bench) -> dict[str, Any]:

@@ -88,14 +88,22 @@ def work_until_idle(
 
 def seconds_of_documents(scope: Tenant, engine: Engine) -> float:
     """Return the time from the first taking of a document to the last end: without the start of processes."""
+    first_start, _, last_end = read_document_times(scope, engine)
+    return last_end - first_start
+
+
+def read_document_times(scope: Tenant, engine: Engine) -> tuple[float, float, float]:
+    """Return when the first document was taken, the first ended and the last ended; seconds since 1970."""
     with engine.database.worker.untenanted() as connection:
         row = connection.execute(
-            "SELECT extract(epoch FROM max(finished_at) - min(started_at)) FROM kosmos.jobs"
+            "SELECT extract(epoch FROM min(started_at)), extract(epoch FROM min(finished_at)),"
+            " extract(epoch FROM max(finished_at)) FROM kosmos.jobs"
             " WHERE tenant_id = %s AND kind = 'document' AND state = 'done'",
             [scope.id],
         ).fetchone()
     assert row is not None
-    return float(row[0])
+    first_start, first_end, last_end = map(float, row)
+    return first_start, first_end, last_end
 
 
 def measure_queue(

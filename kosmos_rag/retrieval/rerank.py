@@ -114,7 +114,7 @@ class RerankBatchSize:
     def __init__(self, settings: RerankingSettings) -> None:
         self.passages = settings.passages_per_batch
         self._least = self.passages
-        self.is_fixed = settings.batch_size is not None or settings.url is not None
+        self._is_fixed = settings.batch_size is not None or settings.url is not None
         self._limit_ms = _DEADLINE_SHARE * settings.milliseconds_to_deadline
 
     @staticmethod
@@ -127,7 +127,7 @@ class RerankBatchSize:
 
         A full one that took less than half of the limit doubles it; any that took more than the limit halves it.
         """
-        if self.is_fixed:
+        if self._is_fixed:
             return
         if milliseconds > self._limit_ms:
             self.passages = max(min(passages, self.passages) // 2, self._least)
