@@ -2,33 +2,30 @@
 
 import json
 import logging
-import threading
 import uuid
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 
-from kosmos_rag.core.errors import ConfigError, DatabaseError
-from kosmos_rag.core.types import EVALUATOR, Answer, Context, Filter, SearchResult
+from kosmos_rag.core.types import Answer, Context, Filter, SearchResult
 from kosmos_rag.engine.query_hooks import DeliveredResult, HookContext
 from kosmos_rag.evaluation.gaps.records import UnansweredReason
 from kosmos_rag.evaluation.gaps.store import MAX_CHARS, put_unanswered
 from kosmos_rag.evaluation.metrics import UNANSWERED_QUESTIONS
 from kosmos_rag.evaluation.settings import GapSettings
+from kosmos_rag.evaluation.storing_observer import StoringObserver
 
 log = logging.getLogger(__name__)
 
-_DROPPED = "dropped"
 
-
-class UnansweredRecorder:
+class UnansweredRecorder(StoringObserver):
     """Stores questions without hits and refused questions. Thread-safe."""
 
+    metric = UNANSWERED_QUESTIONS
+
     def __init__(self, context: HookContext) -> None:
-        self._context = context
+        super().__init__(context)
         self._settings = context.settings.section(GapSettings)
-        self._lock = threading.Lock()
-        self._logged: set[type[Exception]] = set()
 
     def observe(self, delivered: DeliveredResult) -> Callable[[], None] | None:
         """Return the task that stores the question; None where there is nothing to store.
@@ -36,21 +33,18 @@ class UnansweredRecorder:
         Not stored are: questions of evaluations and of administrators who look as a reader; texts that the audit policy
         excludes; questions with a filter, which may exclude the answer; results of a search that was incomplete.
         """
-        reader, result = delivered.reader, delivered.result
         reason = _find_reason(delivered)
-        if reason is None or not delivered.keeps_questions:
+        if reason is None or not self.may_store(delivered) or delivered.filter != Filter():
             return None
-        if reader.subject == EVALUATOR or reader.is_watched or delivered.filter != Filter():
-            return None
-        search = _find_search(result)
+        search = _find_search(delivered.result)
         question = " ".join(search.question.split())
         if search.degraded_stages or not 0 < len(question) <= MAX_CHARS:
             return None
         return partial(self._write, delivered, question, reason, datetime.now(UTC))
 
-    def count_dropped(self) -> None:
-        """Count a question that is not stored."""
-        self._context.telemetry.record(UNANSWERED_QUESTIONS, 1.0, _DROPPED)
+    def log_failure(self, error: str) -> None:
+        """Log that unanswered questions are not stored."""
+        log.warning("unanswered questions are not stored: %s", error, extra={"action": "unanswered_dropped"})
 
     def _write(self, delivered: DeliveredResult, question: str, reason: UnansweredReason, at: datetime) -> None:
         reader = delivered.reader
@@ -66,22 +60,10 @@ class UnansweredRecorder:
             "question": question,
             "reason": reason,
         }
-        try:
-            with self._context.write(reader.tenant) as connection:
-                is_stored = put_unanswered(connection, values, max_questions=self._settings.max_questions)
-            self._context.telemetry.record(UNANSWERED_QUESTIONS, 1.0, str(reason) if is_stored else _DROPPED)
-        except (ConfigError, DatabaseError) as error:
-            self.count_dropped()
-            self._log_once(error)
-
-    def _log_once(self, error: Exception) -> None:
-        """Log the first error of each type: there may be one for each question."""
-        with self._lock:
-            if type(error) in self._logged:
-                return
-            self._logged.add(type(error))
-        log.warning(
-            "unanswered questions are not stored: %s", type(error).__name__, extra={"action": "unanswered_dropped"}
+        self.store(
+            delivered,
+            lambda connection: put_unanswered(connection, values, max_questions=self._settings.max_questions),
+            str(reason),
         )
 
 

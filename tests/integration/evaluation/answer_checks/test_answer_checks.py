@@ -1,8 +1,7 @@
 """Sampled answers: what is stored of them, what a check finds, what feedback says, and what an erasure leaves."""
 
 import json
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -23,8 +22,7 @@ from kosmos_rag.core.errors import (
     StatementFailed,
 )
 from kosmos_rag.core.protocols import Message, Vectors
-from kosmos_rag.core.telemetry.metrics import Metric
-from kosmos_rag.core.types import EVALUATOR, EVERYONE, Job
+from kosmos_rag.core.types import EVALUATOR, EVERYONE
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.evaluation.answer_checks.checks import AnswerChecks, check_answer, check_answers
 from kosmos_rag.evaluation.answer_checks.records import AnswerCheckCounts, AnswerVerdict, CitedAnswer
@@ -34,6 +32,7 @@ from kosmos_rag.evaluation.metrics import ANSWER_CHECKS, DISPUTED_REFUSALS
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.apps.http.console_visits import extract_text, visitor
 from tests.integration.apps.http.serving import Running, Signer, serving, with_tokens
+from tests.integration.evaluation.gauge_channel import GaugeChannel
 from tests.integration.variants import changed
 
 ANSWERED = "What is churn?"
@@ -268,33 +267,8 @@ def test_erasure__removes_the_answers_of_a_reader_a_document_and_a_tenant(sampli
     assert acme.erase_all().erased["answer_samples"] == 1
 
 
-class _Channel:
-    """A channel that keeps the gauges."""
-
-    def __init__(self) -> None:
-        self.values: dict[Metric, float] = {}
-
-    def report_progress(self) -> None:
-        return
-
-    def heartbeat(self, limit_s: float) -> AbstractContextManager[None]:
-        assert limit_s > 0
-        return nullcontext()
-
-    def report_gauges(self, tenant: str, values: Mapping[Metric, float], *, hold_s: float) -> None:
-        assert tenant == "acme"
-        assert hold_s > 0
-        self.values.update(values)
-
-    def require_running(self, job: Job) -> None:
-        raise AssertionError(job)
-
-    def finish(self, job: Job) -> None:
-        raise AssertionError(job)
-
-
 def test_maintenance__checks_and_reports(sampling: Engine) -> None:
-    channel, maintenance = _Channel(), AnswerMaintenance(sampling)
+    channel, maintenance = GaugeChannel(), AnswerMaintenance(sampling)
     assert maintenance.run("acme", channel) == {}
     assert channel.values == {}
     ada = _reader(sampling, "ada")
@@ -315,7 +289,7 @@ def test_maintenance__goes_on_after_an_answer_that_cannot_be_checked(
         assert sampling.background.drain(10)
     with sampling.tenant("acme").sessions.write() as connection:
         connection.execute("UPDATE kosmos.answer_samples SET answer = '{\"text\": null}' WHERE subject = 'ada'")
-    assert AnswerMaintenance(sampling).run("acme", _Channel()) == {(ANSWER_CHECKS.name, "supported"): 2}
+    assert AnswerMaintenance(sampling).run("acme", GaugeChannel()) == {(ANSWER_CHECKS.name, "supported"): 2}
     assert [(row[0], row[4]) for row in _read_rows(sampling)] == [("bob", "supported"), ("eve", "supported")]
     assert "an answer cannot be checked, and is deleted" in caplog.text
 
@@ -358,7 +332,7 @@ def test_maintenance__counts_the_answers_before_and_after_a_failure(
             tenant.answer(ANSWERED)
             assert engine.background.drain(10)
         embedder.word = "a share"
-        assert sum(AnswerMaintenance(engine).run("acme", _Channel()).values()) == checked
+        assert sum(AnswerMaintenance(engine).run("acme", GaugeChannel()).values()) == checked
         assert _count(engine).waiting == waiting
 
 

@@ -2,8 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
 from dataclasses import replace
 
 import psycopg
@@ -14,8 +13,7 @@ from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.apps.cli.app import app
 from kosmos_rag.apps.client import Client
 from kosmos_rag.core.errors import DatabaseError
-from kosmos_rag.core.telemetry.metrics import Metric
-from kosmos_rag.core.types import EVALUATOR, EVERYONE, AnswerDone, Filter, Job
+from kosmos_rag.core.types import EVALUATOR, EVERYONE, AnswerDone, Filter
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.evaluation.gaps.gaps import Gaps, check_unanswered
 from kosmos_rag.evaluation.gaps.records import GapReport
@@ -25,6 +23,7 @@ from kosmos_rag.evaluation.metrics import KNOWLEDGE_GAPS
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.apps.http.console_visits import extract_text, visitor
 from tests.integration.apps.http.serving import Running, Signer, serving, with_tokens
+from tests.integration.evaluation.gauge_channel import GaugeChannel
 from tests.integration.variants import changed
 
 READERS = ("ada", "bob", "eve")
@@ -166,34 +165,9 @@ def test_erasure__removes_the_questions_of_a_reader_and_of_a_tenant(recording: E
     assert acme.erase_all().erased["unanswered_questions"] == 2
 
 
-class _Channel:
-    """A channel that keeps the gauges."""
-
-    def __init__(self) -> None:
-        self.values: dict[Metric, float] = {}
-
-    def report_progress(self) -> None:
-        return
-
-    def heartbeat(self, limit_s: float) -> AbstractContextManager[None]:
-        assert limit_s > 0
-        return nullcontext()
-
-    def report_gauges(self, tenant: str, values: Mapping[Metric, float], *, hold_s: float) -> None:
-        assert tenant == "acme"
-        assert hold_s > 0
-        self.values.update(values)
-
-    def require_running(self, job: Job) -> None:
-        raise AssertionError(job)
-
-    def finish(self, job: Job) -> None:
-        raise AssertionError(job)
-
-
 def test_maintenance__groups_checks_and_reports(recording: Engine) -> None:
     _ask_all(recording)
-    channel = _Channel()
+    channel = GaugeChannel()
     maintenance = GapMaintenance(recording)
     assert maintenance.run("acme", channel) == {}
     assert channel.values == {KNOWLEDGE_GAPS: 1.0}
