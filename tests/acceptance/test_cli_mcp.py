@@ -236,7 +236,7 @@ def test_extra__is_named_where_it_is_missing(variables: dict[str, str], monkeypa
 def test_documentation__says_how_a_client_names_the_reader(
     variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = (ROOT / "docs" / "how-to" / "connect-an-agent.md").read_text()
+    text = (ROOT / "docs" / "mcp.md").read_text()
     desktop, _ = (json.loads(block) for block in re.findall(r"```json\n(.*?)```", text, re.DOTALL))
     server = desktop["mcpServers"]["handbook"]
     assert server["args"] == ["mcp"]

@@ -20,11 +20,11 @@ from tests.distributions import ROOT, Environment
 from tests.ports import find_free_port
 
 PAGES = (
-    *("deploy", "restore", "upgrade", "maintain-indexes", "managed-postgresql", "observe", "rotate-keys"),
+    *("deploy", "restore", "upgrade", "managed-postgresql", "rotate-keys"),
     *("scale-out", "failed-documents", "citus", "citus-nodes"),
 )
 FILES = [
-    *(ROOT / name for name in ("Dockerfile", "docker-compose.yml", "docs/operate.md")),
+    *(ROOT / name for name in ("Dockerfile", "docker-compose.yml", "docs/operate.md", "docs/indexes.md")),
     *(ROOT / "docs" / "how-to" / f"{page}.md" for page in PAGES),
     *sorted((ROOT / "deploy").rglob("*.y*ml")),
     *sorted((ROOT / "deploy").rglob("*.json")),
