@@ -10,6 +10,7 @@ from kosmos_rag.indexing.recall import exact_search
 from kosmos_rag.indexing.reembedding.migration import Progress, Reembedding
 from kosmos_rag.indexing.reembedding.ray import backfill_with_ray
 from kosmos_rag.indexing.transactions import maintenance_transaction
+from kosmos_rag.models.embedding.registry import embed_queries
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import SpaceStore, TenantRef
@@ -122,12 +123,12 @@ class TenantSpaces:
         Args:
             space: The space to search, by its model.
         """
-        embedder = self._reembedding.embedder(self._owner, space)
+        vectors = embed_queries(self._reembedding.embedder(self._owner, space), questions)
         with maintenance_transaction(self._database, self._owner) as connection:
             search = exact_search(connection, {"tenant_id": self._owner.id, "space_id": space.id})
             rankings = []
-            for question in questions:
-                values = {"tenant_id": self._owner.id, "chunk_ids": search(embedder.embed_query(question))}
+            for vector in vectors:
+                values = {"tenant_id": self._owner.id, "chunk_ids": search(vector)}
                 rows = connection.execute(statement("sources_of_chunks"), values).fetchall()
                 rankings.append(list(dict.fromkeys(source for _, source in rows)))
         return rankings

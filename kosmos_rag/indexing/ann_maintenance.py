@@ -50,7 +50,7 @@ from kosmos_rag.indexing.status import (
     rebuild_reason,
 )
 from kosmos_rag.indexing.transactions import maintenance_transaction
-from kosmos_rag.models.embedding.registry import EmbedderRegistry
+from kosmos_rag.models.embedding.registry import EmbedderRegistry, embed_queries
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.tenants import TenantRef
 
@@ -272,7 +272,7 @@ class VectorIndexMaintenance:
         if not texts:
             return None
         embedder = self._embedders.get(space, tenant.name)
-        queries = [embedder.embed_query(text) for text in texts]
+        queries = embed_queries(embedder, texts)
         return _BuildInput(scope=scope, rows=rows, published=published, queries=queries)
 
     def _build_best(

@@ -27,7 +27,7 @@ from kosmos_rag.core.text.languages import LANGUAGES, UNSPACED, choose_text_lang
 from kosmos_rag.core.text.sentences import sentences
 from kosmos_rag.core.types import EVERYONE, IndexInfo, Space
 from kosmos_rag.indexing.transactions import maintenance_transaction
-from kosmos_rag.models.embedding.registry import EmbedderRegistry
+from kosmos_rag.models.embedding.registry import EmbedderRegistry, embed_queries
 from kosmos_rag.retrieval.fusion import DENSE, LEXICAL, CandidateList
 from kosmos_rag.retrieval.postings import PostingsCache
 from kosmos_rag.retrieval.query import RetrieverQuery, parse_query
@@ -253,7 +253,7 @@ class KnownItemsMaintenance:
                 items = sample_items(connection, tenant.id, measured.collection)
             try:
                 embedder = self._embedders.get(space, tenant.name)
-                vectors = [embedder.embed_query(item.question) for item in items]
+                vectors = embed_queries(embedder, [item.question for item in items])
             except ModelError as error:
                 progress(f"known items are not measured: {error}")
                 return

@@ -6,9 +6,13 @@ Either may be the model of a tenant's live space: before its migration, after it
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
 
 from kosmos_rag.core.config import EmbeddingSettings, ModelsSettings, NextEmbeddingSettings, Settings
-from kosmos_rag.core.protocols import Embedder
+from kosmos_rag.core.protocols import Embedder, Vectors
 from kosmos_rag.core.types import NO_PREFIXES, Prefixes, Space
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.models.embedding.server import ServerEmbedder
@@ -24,6 +28,21 @@ class EmbeddingModel:
     """Whether its vectors are scaled to length one."""
     prefixes: Prefixes = NO_PREFIXES
     """What it puts before texts."""
+
+
+@runtime_checkable
+class _QueryBatches(Protocol):
+    def embed_queries(self, questions: Sequence[str]) -> Vectors: ...
+
+
+def embed_queries(embedder: Embedder, questions: Sequence[str]) -> list[NDArray[np.float32]]:
+    """Embed questions that no reader waits for, in batches where the model can.
+
+    The method for it is no part of the protocol, so that a model of an application need not have it. Raises ModelError.
+    """
+    if isinstance(embedder, _QueryBatches):
+        return list(embedder.embed_queries(questions))
+    return [embedder.embed_query(question) for question in questions]
 
 
 class EmbedderRegistry:

@@ -70,16 +70,23 @@ class SentenceTransformerEmbedder:
 
         Raises ModelUnavailable and ConfigError (dimensions) on first use, ModelError where a vector is not finite.
         """
-        if not texts:
-            return np.empty((0, self.dimensions), dtype=np.float32)
-        # A GPU computes what several threads have given it, one after the other, and each of them tokenises meanwhile.
-        with nullcontext() if isinstance(self._model(), GpuModel) else self._encoding:
-            return self._encode([self._settings.passage_prefix + text for text in texts])
+        return self._embed_all(self._settings.passage_prefix, texts)
+
+    def embed_queries(self, questions: Sequence[str]) -> Vectors:
+        """Embed questions as `embed` does texts; for one that a reader waits for, `embed_query` is faster."""
+        return self._embed_all(self._settings.query_prefix, questions)
 
     def embed_query(self, question: str) -> NDArray[np.float32]:
         """Embed a question; shape (dimensions,). Raises as `embed` does."""
         vector: NDArray[np.float32] = self._encode([self._settings.query_prefix + question])[0]
         return vector
+
+    def _embed_all(self, prefix: str, texts: Sequence[str]) -> Vectors:
+        if not texts:
+            return np.empty((0, self.dimensions), dtype=np.float32)
+        # A GPU computes what several threads have given it, one after the other, and each of them tokenises meanwhile.
+        with nullcontext() if isinstance(self._model(), GpuModel) else self._encoding:
+            return self._encode([prefix + text for text in texts])
 
     def _encode(self, texts: list[str]) -> Vectors:
         model = self._model()

@@ -82,11 +82,11 @@ class ServerEmbedder:
             ModelError: It fails, or gives other vectors than one finite one for each text.
             ConfigError: Its vectors have other dimensions.
         """
-        if not texts:
-            return np.empty((0, self.dimensions), dtype=np.float32)
-        prefixed = [self._settings.passage_prefix + self._truncate(text) for text in texts]
-        with self._start_span(prefixed):
-            return self._embed(prefixed)
+        return self._embed(texts, "passage")
+
+    def embed_queries(self, questions: Sequence[str]) -> Vectors:
+        """Embed questions as `embed` does texts; for one that a reader waits for, `embed_query` is faster."""
+        return self._embed(questions, "query")
 
     def embed_query(self, question: str) -> NDArray[np.float32]:
         """Embed a question at once; shape (dimensions,). Raises as `embed` does."""
@@ -106,10 +106,19 @@ class ServerEmbedder:
         """Cancel all requests and close the connections."""
         self._server.close()
 
-    def _embed(self, texts: list[str]) -> Vectors:
+    def _embed(self, texts: Sequence[str], purpose: Purpose) -> Vectors:
+        if not texts:
+            return np.empty((0, self.dimensions), dtype=np.float32)
         settings = self._settings
-        batches = [self._fingerprint.append_probe(batch, "passage") for batch in self._batches(texts)]
-        bodies = [self._protocol.build_request(inputs, "passage", settings) for inputs, _ in batches]
+        prefix = settings.query_prefix if purpose == "query" else settings.passage_prefix
+        prefixed = [prefix + self._truncate(text) for text in texts]
+        with self._start_span(prefixed):
+            return self._request(prefixed, purpose)
+
+    def _request(self, texts: list[str], purpose: Purpose) -> Vectors:
+        settings = self._settings
+        batches = [self._fingerprint.append_probe(batch, purpose) for batch in self._batches(texts)]
+        bodies = [self._protocol.build_request(inputs, purpose, settings) for inputs, _ in batches]
         limits = self._limits(
             settings.timeout_s, f"{self._section}.timeout_s", max(len(inputs) for inputs, _ in batches)
         )
@@ -118,7 +127,7 @@ class ServerEmbedder:
             self._record_tokens(inputs, tokens)
         return np.concatenate(
             [
-                self._fingerprint.check(self._read(rows, len(inputs)), "passage", probed=probed)
+                self._fingerprint.check(self._read(rows, len(inputs)), purpose, probed=probed)
                 for (rows, _), (inputs, probed) in zip(responses, batches, strict=True)
             ]
         )

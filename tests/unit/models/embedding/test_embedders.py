@@ -7,7 +7,7 @@ import pytest
 
 from kosmos_rag.core.errors import EmbeddingSpaceMismatch
 from kosmos_rag.core.types import Prefixes, Space
-from kosmos_rag.models.embedding.registry import EmbedderRegistry, EmbeddingModel
+from kosmos_rag.models.embedding.registry import EmbedderRegistry, EmbeddingModel, embed_queries
 from kosmos_rag.models.embedding.space import describe_space
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
@@ -105,3 +105,8 @@ def test_space__with_other_prefixes_is_another_one() -> None:
     target = EmbedderRegistry(_model(SMALL), following).target_space(_space(SMALL), TENANT, "acme")
     assert target is not None
     assert target[0].prefixes == prefixes
+
+
+def test_embed_queries__asks_a_model_without_batches_for_one_question_at_a_time() -> None:
+    questions = ["notice", "leave"]
+    assert np.array_equal(embed_queries(SMALL, questions), [SMALL.embed_query(question) for question in questions])

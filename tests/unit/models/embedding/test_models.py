@@ -18,6 +18,7 @@ from kosmos_rag import Settings
 from kosmos_rag.core.config import ModelsSettings
 from kosmos_rag.core.errors import ConfigError, ModelUnavailable
 from kosmos_rag.models.embedding.encoders import GpuModel, TorchModel
+from kosmos_rag.models.embedding.registry import embed_queries
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.models.embedding.space import check_compatible, describe_space
 from kosmos_rag.models.onnx import require_runtime
@@ -45,6 +46,15 @@ def test_embed__gives_unit_vectors_in_the_order_of_the_texts(minilm: SentenceTra
     assert minilm.embed([]).shape == (0, 384)
     near, far = minilm.embed(["How many customers left us?", "The pipeline of the aircraft wing."])
     assert vectors[0] @ near > vectors[0] @ far + 0.2
+
+
+@pytest.mark.model
+def test_embed_queries__gives_the_vectors_of_single_questions() -> None:
+    embedder = _embedder(**{"rag.embedding.query_prefix": "query: ", "rag.embedding.passage_prefix": "passage: "})
+    questions = ["notice", "How much notice does a customer give in writing?", ""]
+    single = np.stack([embedder.embed_query(question) for question in questions])
+    assert np.allclose(embed_queries(embedder, questions), single, atol=1e-5)
+    assert embed_queries(embedder, []) == []
 
 
 @pytest.mark.model

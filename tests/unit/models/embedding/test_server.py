@@ -124,6 +124,14 @@ def test_prefixes__are_sent_with_questions_and_passages(server: ChatServer, mode
     assert opened.max_tokens == 512 - opened.tokenizer.count(["passage: "])[0]
 
 
+def test_embed_queries__sends_questions_in_batches(server: ChatServer, model: Model) -> None:
+    opened = model(query_prefix="query: ", passage_prefix="passage: ", batch_size=2)
+    vectors = opened.embed_queries(TEXTS)
+    assert vectors == pytest.approx(HASHING.embed([f"query: {text}" for text in TEXTS]), abs=1e-6)
+    assert sorted(map(len, _texts(server))) == [1, 2]
+    assert opened.embed_queries([]).shape == (0, DIMENSIONS)
+
+
 def test_batches__hold_as_many_texts_and_tokens_as_are_set(server: ChatServer, model: Model) -> None:
     texts = [f"word{number % 10} " * (1 + number % 7) for number in range(40)]
     opened = model(batch_size=5, batch_tokens=24, max_tokens=64)
