@@ -390,6 +390,27 @@ def test_commands_that_need_no_model__start_without_torch() -> None:
     assert _cpu_s() - before < 5
 
 
+UNNEEDED = ("torch", "sentence_transformers", "simplemma", "langchain_core", "sqlalchemy", "alembic")
+"""What only other models, texts longer than a chunk, other languages and migrations need."""
+
+
+def test_ingest__imports_only_what_its_documents_need(ingested: dict[str, Any], folder: Path) -> None:
+    assert ingested["new"], "the database exists"
+    (folder / "short").mkdir()
+    (folder / "short" / "note.md").write_text("# Note\n\nA short text.\n")
+    script = (
+        "import sys\n"
+        "sys.argv = ['kosmos-rag', 'ingest', 'short', '--tenant', 'short']\n"
+        "from kosmos_rag.apps.cli import main\n"
+        "try:\n    main()\nexcept SystemExit as end:\n    assert not end.code\n"
+        f"print(*({set(UNNEEDED)!r} & sys.modules.keys()))\n"
+    )
+    ran = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    report, imported = ran.stdout.splitlines()
+    assert report.startswith("1 new")
+    assert imported == ""
+
+
 def _cpu_s() -> float:
     """Return the processor time of the processes that have ended, which does not depend on what else runs."""
     usage = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -5,7 +5,6 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from simplemma.strategies import DefaultDictionaryFactory
 
 LANGUAGE_CODES = {
     "armenian": "hy",
@@ -64,6 +63,9 @@ def is_listed(word: str, code: str) -> bool:
 @lru_cache(maxsize=len(LANGUAGE_CODES))
 def _read_dictionary(code: str) -> NDArray[np.int64]:
     """Return the hashes of the words, sorted: 9 MB for German, whose words take 120."""
+    # The import compiles the rules of all its languages, a tenth of the start of a worker.
+    from simplemma.strategies import DefaultDictionaryFactory
+
     words = DefaultDictionaryFactory(cache_max_size=0).get_dictionary(code)
     hashes = np.fromiter(map(hash, words), dtype=np.int64, count=len(words))
     hashes.sort()

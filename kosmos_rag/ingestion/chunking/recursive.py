@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
+from typing import TYPE_CHECKING
 
 from kosmos_rag.core.extras import require_extra
 from kosmos_rag.core.text.sentences import WORD_START
@@ -16,6 +18,9 @@ from kosmos_rag.ingestion.chunking.span import (
     find_overlap_start,
     trim_spans,
 )
+
+if TYPE_CHECKING:
+    from langchain_text_splitters import RecursiveCharacterTextSplitter
 
 _WINDOW = 1_000_000
 """Characters given to the library at once: it holds one string per separator found."""
@@ -31,17 +36,21 @@ class RecursiveChunker:
 
     def __init__(self, *, size: int, overlap: int, separators: Sequence[str], budget: TokenBudget) -> None:
         require_extra("chunking", "the recursive chunker", "langchain_text_splitters")
-        from langchain_text_splitters import RecursiveCharacterTextSplitter
-
         self._size = size
         self._overlap = overlap
         self._step = size - overlap
         self._separators = tuple(separators)
         self._budget = budget
+
+    @cached_property
+    def _library(self) -> "RecursiveCharacterTextSplitter":
+        """The library's splitter, imported with the first text that is longer than a chunk."""
+        from langchain_text_splitters import RecursiveCharacterTextSplitter
+
         # Only when separators are kept, white space stays and nothing overlaps do the pieces join to the text
         # again, and their lengths give their places: the library's own start index is found by search.
-        self._library = RecursiveCharacterTextSplitter(
-            separators=list(separators),
+        return RecursiveCharacterTextSplitter(
+            separators=list(self._separators),
             keep_separator="end",
             strip_whitespace=False,
             chunk_size=self._step,
