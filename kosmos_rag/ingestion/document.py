@@ -33,10 +33,11 @@ from kosmos_rag.ingestion.chunking import build_chunker
 from kosmos_rag.ingestion.definitions import find_defined_terms
 from kosmos_rag.ingestion.parts import may_have_parts, strip_part
 from kosmos_rag.ingestion.sources.listing import MAX_SOURCE_CHARS, Entry
-from kosmos_rag.parsing import OutputLimits, is_small_text, media_types, parse
+from kosmos_rag.parsing import media_types
 from kosmos_rag.parsing.headings import find_plain_headings
-from kosmos_rag.parsing.pdf.ocr import require_ocr
+from kosmos_rag.parsing.limits import OutputLimits
 from kosmos_rag.parsing.sandbox.client import parse_confined, start_parser
+from kosmos_rag.parsing.small_text import parse_small_text
 from kosmos_rag.parsing.text.definitions import has_grammar
 
 PIPELINE_VERSION = 19
@@ -318,10 +319,8 @@ def _parse(document: SourceDocument, limits: ParsingSettings) -> ParsedDocument:
     started_at = time.perf_counter()
     parsed: ParsedDocument | None = None
     try:
-        if is_small_text(document.data, document.source, document.media_type):
-            parsed = parse(document, OutputLimits(text_bytes=limits.text_mb * 2**20, pages=limits.pages))
-        else:
-            parsed = parse_confined(document, limits)
+        output = OutputLimits(text_bytes=limits.text_mb * 2**20, pages=limits.pages)
+        parsed = parse_small_text(document, output) or parse_confined(document, limits)
         return parsed
     finally:
         seconds = time.perf_counter() - started_at
@@ -428,6 +427,8 @@ class DocumentProcessor:
     def _limits(self) -> ParsingSettings:
         limits = self.settings.ingestion.parsing
         if limits.ocr:
+            from kosmos_rag.parsing.pdf.ocr import require_ocr  # with the parsers of PDF, which run in the sandbox
+
             require_ocr()
         return limits
 

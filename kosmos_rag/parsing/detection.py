@@ -13,11 +13,9 @@ from kosmos_rag.parsing.errors import translate_errors
 from kosmos_rag.parsing.office import compound
 from kosmos_rag.parsing.office.encrypted import PACKAGE
 from kosmos_rag.parsing.office.legacy import choose_legacy_format, legacy_error
-from kosmos_rag.parsing.pdf.pictures import find_picture_type
 from kosmos_rag.parsing.text.decode import decode, has_escapes
 from kosmos_rag.parsing.text.definitions import has_grammar
-from kosmos_rag.parsing.web.confluence import IS_STORAGE
-from kosmos_rag.parsing.web.confluence_export import DESCRIPTOR, ENTITIES, IS_INDEX
+from kosmos_rag.parsing.web.confluence import DESCRIPTOR, ENTITIES, IS_INDEX, IS_STORAGE
 
 _RTF = b"{\\rtf"
 _PARQUET = b"PAR1"
@@ -40,6 +38,13 @@ _BINARIES = (  # offset, signature, name
     (0, b"SQLite format 3\0", "SQLite database"),
     (0, b"wOFF", "WOFF font"),
     (0, b"wOF2", "WOFF font"),
+)
+_PICTURES = (  # offset, signature, media type of what OCR can read
+    (0, b"\x89PNG\r\n", media_types.PNG),
+    (0, b"\xff\xd8\xff", media_types.JPEG),
+    (0, b"II*\0", media_types.TIFF),
+    (0, b"MM\0*", media_types.TIFF),
+    (8, b"WEBP", media_types.WEBP),
 )
 _OFFICE = "[Content_Types].xml"
 _OFFICE_TYPES = {
@@ -131,7 +136,7 @@ def detect(data: bytes, source: str) -> str:
         return media_types.PARQUET
     if (is_compressed(data) and not data.isascii()) or is_tar(data) or data.startswith(SIGNATURE):
         return media_types.ZIP
-    if (picture := find_picture_type(data)) is not None:
+    if (picture := _find_picture_type(data)) is not None:
         return picture
     _refuse_known_binary(data)
     if data.strip() and _extension(source) == "pdf":
@@ -165,6 +170,11 @@ def _is_pdf(data: bytes) -> bool:
         return True
     # A text may quote the header; only a file that has one after other bytes also has objects.
     return _PDF_HEADER.search(head) is not None and b"endobj" in data
+
+
+def _find_picture_type(data: bytes) -> str | None:
+    types = (media_type for offset, signature, media_type in _PICTURES if data.startswith(signature, offset))
+    return next(types, None) if b"\0" in data[:1024] else None
 
 
 def _type_of_zip(data: bytes) -> str:

@@ -1,6 +1,6 @@
 """Parse a file, and the files in it, by the parser of its media type."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
@@ -11,7 +11,7 @@ from kosmos_rag.parsing import bounds, media_types
 from kosmos_rag.parsing.archives.documents import parse_archive
 from kosmos_rag.parsing.detection import detect
 from kosmos_rag.parsing.errors import translate_errors
-from kosmos_rag.parsing.limits import UNLIMITED, OutputLimits, bound_notes
+from kosmos_rag.parsing.limits import UNLIMITED, OutputLimits
 from kosmos_rag.parsing.mail.eml import ParsePart, parse_eml, parse_mbox, parse_mhtml, parse_msg
 from kosmos_rag.parsing.office.diagrams import parse_bpmn, parse_drawio, parse_vsdx
 from kosmos_rag.parsing.office.docx import parse_docx, parse_wordml
@@ -21,18 +21,15 @@ from kosmos_rag.parsing.office.pptx import parse_pptx
 from kosmos_rag.parsing.office.rtf import parse_rtf
 from kosmos_rag.parsing.pdf.document import parse_pdf
 from kosmos_rag.parsing.pdf.pictures import parse_picture
+from kosmos_rag.parsing.small_text import TEXT_PARSERS, Parser, complete
 from kosmos_rag.parsing.tables.csv import parse_csv
 from kosmos_rag.parsing.tables.parquet import parse_parquet
 from kosmos_rag.parsing.tables.xls import parse_xls
 from kosmos_rag.parsing.tables.xlsx import parse_xlsx
 from kosmos_rag.parsing.text.calendar import parse_calendar
-from kosmos_rag.parsing.text.code import parse_code
 from kosmos_rag.parsing.text.decode import decode_text
 from kosmos_rag.parsing.text.json import parse_json, parse_json_lines
-from kosmos_rag.parsing.text.markdown import parse_markdown
-from kosmos_rag.parsing.text.markup import parse_markup
 from kosmos_rag.parsing.text.notebook import parse_notebook
-from kosmos_rag.parsing.text.plain import parse_text
 from kosmos_rag.parsing.text.subtitles import parse_subtitles
 from kosmos_rag.parsing.web.confluence_export import parse_confluence_export
 from kosmos_rag.parsing.web.epub import parse_epub
@@ -40,20 +37,8 @@ from kosmos_rag.parsing.web.html import parse_html
 from kosmos_rag.parsing.web.svg import parse_svg
 from kosmos_rag.parsing.web.xml import parse_xml
 
-_Parser = Callable[[bytes, OutputLimits], ParsedDocument]
-
-
-def _adapt_parser(parser: Callable[[bytes], ParsedDocument]) -> _Parser:
-    """Adapt a parser whose output is bounded by its input.
-
-    A check at the end is enough.
-    """
-    return lambda data, _limits: parser(data)
-
-
-_PARSERS: dict[str, _Parser] = {
-    **{name: _adapt_parser(partial(parse_code, media_type=name)) for name in set(media_types.CODE.values())},
-    **{name: _adapt_parser(partial(parse_markup, media_type=name)) for name in set(media_types.MARKUP.values())},
+_PARSERS: dict[str, Parser] = {
+    **TEXT_PARSERS,
     media_types.PDF: parse_pdf,
     media_types.DOCX: parse_docx,
     media_types.WORDML: parse_wordml,
@@ -61,7 +46,6 @@ _PARSERS: dict[str, _Parser] = {
     media_types.EPUB: parse_epub,
     media_types.CONFLUENCE: parse_confluence_export,
     media_types.HTML: partial(parse_html, is_page=True),
-    media_types.MARKDOWN: parse_markdown,
     media_types.JSON: parse_json,
     media_types.JSONL: parse_json_lines,
     **{name: partial(parse_odf, media_type=name) for name in (media_types.ODT, media_types.ODP)},
@@ -76,7 +60,6 @@ _PARSERS: dict[str, _Parser] = {
     **{name: partial(parse_calendar, media_type=name) for name in (media_types.ICALENDAR, media_types.VCARD)},
     media_types.SUBRIP: partial(parse_subtitles, media_type=media_types.SUBRIP),
     media_types.WEBVTT: partial(parse_subtitles, media_type=media_types.WEBVTT),
-    media_types.TEXT: _adapt_parser(parse_text),
 }
 
 
@@ -146,19 +129,15 @@ class _FileParser:
         if self.passwords and is_encrypted_office(document.data):
             document = replace(document, data=decrypt_office(document.data, self.passwords))
         media_type = document.media_type or detect(document.data, document.source)
-        name = media_types.NAMES[media_type]
-        with translate_errors(name):
+        with translate_errors(media_types.NAMES[media_type]):
             data, notes = _in_utf8(document.data, media_type)
             if media_type == media_types.ZIP:
                 parsed = parse_archive(document, self.limits, self._parse_inner(depth))
             else:
                 parsed = self._parser(media_type, depth, document.skipped_rows)(data, self.limits)
-        if not parsed.text or parsed.text.isspace():
-            raise ParseError("empty", f"no text in the {name} file; give a document that has some")
-        self.limits.check(parsed)
-        return replace(parsed, title=document.title or parsed.title, notes=bound_notes((*notes, *parsed.notes)))
+        return complete(parsed, document, media_type, self.limits, notes)
 
-    def _parser(self, media_type: str, depth: int, skipped_rows: tuple[int, int] | None) -> _Parser:
+    def _parser(self, media_type: str, depth: int, skipped_rows: tuple[int, int] | None) -> Parser:
         if media_type in (media_types.CSV, media_types.TSV):
             return partial(parse_csv, media_type=media_type, skipped_rows=skipped_rows)
         if media_type == media_types.PDF:

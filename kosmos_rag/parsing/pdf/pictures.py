@@ -6,23 +6,9 @@ from dataclasses import replace
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.extras import missing_extra
 from kosmos_rag.core.types import ParsedDocument
-from kosmos_rag.parsing import bounds, media_types
+from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.limits import OutputLimits
 from kosmos_rag.parsing.pdf.document import parse_pdf
-
-_SIGNATURES = (  # offset, signature, media type
-    (0, b"\x89PNG\r\n", media_types.PNG),
-    (0, b"\xff\xd8\xff", media_types.JPEG),
-    (0, b"II*\0", media_types.TIFF),
-    (0, b"MM\0*", media_types.TIFF),
-    (8, b"WEBP", media_types.WEBP),
-)
-
-
-def find_picture_type(data: bytes) -> str | None:
-    """Return the media type of a picture that OCR can read; None for other data."""
-    types = (media_type for offset, signature, media_type in _SIGNATURES if data.startswith(signature, offset))
-    return next(types, None) if b"\0" in data[:1024] else None
 
 
 def parse_picture(data: bytes, limits: OutputLimits, *, media_type: str, ocr: bool) -> ParsedDocument:

@@ -6,6 +6,11 @@ https://confluence.atlassian.com/doc/confluence-storage-format-790796544.html
 import re
 from html import escape
 
+ENTITIES = "entities.xml"
+DESCRIPTOR = "exportDescriptor.properties"
+"""Members of an export in XML."""
+IS_INDEX = re.compile(rb"atlassian|confluence", re.IGNORECASE)
+"""Matches the page `index.html` of an export in HTML."""
 IS_STORAGE = re.compile(r"<(?:ac|ri):[a-z-]+[\s/>]")
 
 # A section ends before the next one begins, so that many unclosed ones are not searched to the end.

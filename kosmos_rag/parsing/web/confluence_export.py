@@ -19,12 +19,10 @@ from kosmos_rag.parsing.archives.screening import screen
 from kosmos_rag.parsing.clean import clean_title
 from kosmos_rag.parsing.compose import Composition
 from kosmos_rag.parsing.limits import OutputLimits
+from kosmos_rag.parsing.web.confluence import ENTITIES
 from kosmos_rag.parsing.web.html import parse_html
 
-ENTITIES = "entities.xml"
-DESCRIPTOR = "exportDescriptor.properties"
 INDEX = "index.html"
-IS_INDEX = re.compile(rb"atlassian|confluence", re.IGNORECASE)
 _NOT_READ = re.compile(r"(?:.*/)?(?:attachments|images|styles|thumbnails)/|(?!entities\.xml$|.*\.html?$)")
 """What of an export is not read; it may contain archives."""
 _LINK = re.compile(r'<a\b[^<>]{0,500}?\shref="([^"<>:]{1,300}?\.html)(?:#[^"<>]*)?"')
