@@ -15,6 +15,8 @@ import tempfile
 import threading
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -189,7 +191,7 @@ def start(data_dir: Path) -> EmbeddedServer:
             data_dir.mkdir(parents=True, exist_ok=True)
             _keep_permissions(package)
             _quote_socket_folder(package)
-            with package.PostgresServer._lock:  # noqa: SLF001 — the lock that its own start and stop take
+            with _locked(package):
                 _remove_dead_users(data_dir)
                 _remove_stale_locks(data_dir)
                 package.get_server(data_dir, cleanup_mode="stop", start=False).ensure_pgdata_inited()
@@ -203,6 +205,24 @@ def start(data_dir: Path) -> EmbeddedServer:
             raise _not_started(data_dir, error) from error
         info = server.get_postmaster_info()
     return EmbeddedServer(data_dir=data_dir, socket_dir=str(info.socket_dir), port=info.port or 5432)
+
+
+@contextmanager
+def _locked(package: Any) -> Iterator[None]:
+    """Hold the lock that the package takes to start and stop the servers of this user.
+
+    Raises RuntimeError where another process holds it for longer than a recovery takes: a suspended one, for example.
+    """
+    lock = package.PostgresServer._lock  # noqa: SLF001 — the package does not offer it
+    if not lock.acquire(timeout=_RECOVERY_S):
+        raise RuntimeError(
+            f"another process has started or stopped an embedded server for {_RECOVERY_S:.0f} s; continue it if it is "
+            f"suspended, or end it (its lock is {lock.path})"
+        )
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _run_server(package: Any, data_dir: Path) -> Any:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fasteners  # type: ignore[import-untyped]
 import psutil
 import psycopg
 import pytest
@@ -267,6 +268,33 @@ def test_threads__share_one_server(tmp_path: Path) -> None:
         thread.join()
     assert len(servers) == 4
     assert len(set(servers)) == 1
+
+
+HOLDER = """
+import sys
+import fasteners
+with fasteners.InterProcessLock(sys.argv[1]):
+    print("locked", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_start__names_the_lock_that_another_process_does_not_release(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lock = tmp_path / "lock"
+    package_lock = fasteners.InterProcessLock(lock)
+    monkeypatch.setattr(embedded._package().PostgresServer, "_lock", package_lock)
+    monkeypatch.setattr(embedded, "_RECOVERY_S", 0.3)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "locked\n"
+        with pytest.raises(DatabaseUnavailable, match=rf"another process .* continue it .*{re.escape(str(lock))}"):
+            embedded.start(tmp_path / "data")
+        holder.communicate()
+    package_lock.lockfile.close()  # it stays open where a lock was not had
 
 
 def test_unusable_folder__is_in_the_message(tmp_path: Path) -> None:
