@@ -34,7 +34,7 @@ def _lines() -> Iterator[str]:
     yield "Written by `python -m tests.metrics_page` from what each package declares in its `metrics.py`."
     yield "Prometheus appends `_total` to the name of a counter, and `_bucket`, `_sum`, `_count` to a histogram."
     yield "In the OpenMetrics format each bucket carries the `trace_id` of an example request."
-    yield "[operate.md](operate.md#alerts) has the remedies for alerts."
+    yield "[Alerts](alerts.md) has the remedies for alerts."
     for title, metrics in GROUPS.items():
         yield ""
         yield f"## {title}"

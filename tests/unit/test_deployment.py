@@ -280,7 +280,7 @@ def test_readme__names_commands_and_targets_that_exist() -> None:
 
 @pytest.mark.parametrize(
     "page",
-    ["operate.md", "server.md", "service.md", "workers.md", "indexes.md", "erasure.md", "audit.md", "reembedding.md"]
+    ["server.md", "service.md", "workers.md", "indexes.md", "erasure.md", "audit.md", "reembedding.md"]
     + [f"how-to/{page.name}" for page in sorted((ROOT / "docs" / "how-to").glob("[a-z]*.md"))],
 )
 def test_documentation__names_commands_that_exist(page: str) -> None:

@@ -24,7 +24,7 @@ PAGES = (
     *("scale-out", "failed-documents", "citus", "citus-nodes"),
 )
 FILES = [
-    *(ROOT / name for name in ("Dockerfile", "docker-compose.yml", "docs/operate.md", "docs/indexes.md")),
+    *(ROOT / name for name in ("Dockerfile", "docker-compose.yml", "docs/indexes.md")),
     *(ROOT / "docs" / "how-to" / f"{page}.md" for page in PAGES),
     *sorted((ROOT / "deploy").rglob("*.y*ml")),
     *sorted((ROOT / "deploy").rglob("*.json")),
