@@ -19,9 +19,8 @@ from kosmos_rag.ingestion.parts import split_etag
 from kosmos_rag.ingestion.sources.names import default_name
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.ingestion.sources.spec import JsonLinesPermissions, validate_feed
-from kosmos_rag.ingestion.state import find_first_parts
+from kosmos_rag.ingestion.state import load_parts
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.documents import StoredDocuments
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.queue.sync_runs import SyncRuns
@@ -161,9 +160,8 @@ class TenantJobs:
         queries = (statement("other_content_of_document"), statement("unfinished_job_of_key"))
         if any(connection.execute(query, values).fetchone() for query in queries):
             return True
-        parts = find_first_parts(self._owner.id, self._collection, [source])
-        etags = StoredDocuments(connection, self._owner.id).read_etags(list(parts)) if parts else {}
-        return any(split_etag(etag)[0] != sha256 for etag in etags.values())
+        parts = load_parts(connection, self._owner.id, self._collection, [source])
+        return any(split_etag(part.etag)[0] != sha256 for part in parts)
 
     def enqueue_file(self, document: SourceDocument, file_id: uuid.UUID, connection: psycopg.Connection) -> uuid.UUID:
         """Enqueue a document whose bytes are those of a stored file.

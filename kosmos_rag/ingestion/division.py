@@ -151,7 +151,8 @@ class PartOutcomes:
         self._is_ended = False
         self.published: list[PublishedDocument] = []
         self.unchanged = 0
-        self.empty = 0
+        self.empty: list[str] = []
+        """Names of the parts without text."""
         self.failures: list[tuple[str, IngestionError]] = []
         """Names and errors of the parts that failed."""
 
@@ -163,7 +164,7 @@ class PartOutcomes:
     @property
     def is_empty(self) -> bool:
         """Whether no part has text."""
-        return self.empty == self._count_all
+        return len(self.empty) == self._count_all
 
     def end(self) -> None:
         """Ignore what comes: another worker has the file, or this one gave it back."""
@@ -188,7 +189,7 @@ class PartOutcomes:
     def record_empty(self, documents: Sequence[PendingDocument]) -> None:
         """Record parts without text."""
         with self._lock:
-            self.empty += len(documents)
+            self.empty += [document.source for document in documents]
         self._count(len(documents))
 
     def record_failure(self, documents: Sequence[PendingDocument], error: Exception) -> None:

@@ -22,7 +22,8 @@ from kosmos_rag.parsing.text.json import parse_json_lines
 
 _PART = re.compile(r"#part-[1-9]\d{0,8}$")
 _ETAG = re.compile(r"(?P<etag>.+):(?P<parts>\d+)(?:-(?P<empty>\d+))?", re.DOTALL | re.ASCII)
-_KINDS = frozenset({media_types.CSV, media_types.TSV, media_types.JSONL})
+ROW_TYPES = frozenset({media_types.CSV, media_types.TSV, media_types.JSONL})
+"""Media types of files that are divided, and of their parts."""
 _JSON_GROWTH = 2
 """Bytes of text from one of JSON, at least: paths repeat the names of what contains a value."""
 _ONE_BYTE = "latin-1"
@@ -72,15 +73,6 @@ def name_part(file: str, number: int) -> str:
     return f"{file}#part-{number}"
 
 
-def name_parts(file: str, count: int) -> set[str]:
-    """Return the names of the documents of a file.
-
-    Args:
-        count: number of its parts; 0 for a file that is one document.
-    """
-    return {name_part(file, number) for number in range(1, count + 1)} or {file}
-
-
 def number_part(source: str) -> int:
     """Return the number of a part by its name; 0 for other names."""
     return 0 if strip_part(source) == source else int(source.rpartition("-")[2])
@@ -116,7 +108,7 @@ def split_etag(etag: str | None) -> tuple[str, int, int]:
 
 def may_have_parts(source: str) -> bool:
     """Return whether a file of this name is divided where it is large."""
-    return media_types.TEXTS.get(PurePath(source).suffix.lower().lstrip(".")) in _KINDS
+    return media_types.TEXTS.get(PurePath(source).suffix.lower().lstrip(".")) in ROW_TYPES
 
 
 def measure_limit(settings: IngestionSettings) -> int:
@@ -139,7 +131,7 @@ def divide_file(file: BinaryIO, source: str, settings: IngestionSettings) -> Seq
     try:
         head = sample[: sample.rfind(b"\n") + 1] or sample
         media_type, encoding = detect(head, source), find_marked_encoding(sample)
-        if media_type not in _KINDS or (b"\0" in sample and encoding is None):
+        if media_type not in ROW_TYPES or (b"\0" in sample and encoding is None):
             return ()
         form = None if media_type == media_types.JSONL else find_form(decode_text(head).text, media_type)
         growth = 1.0 if form else _measure_json_growth(head)

@@ -33,7 +33,6 @@ from kosmos_rag.ingestion.publisher import NO_LEASE, Lease, Publisher
 from kosmos_rag.ingestion.report import OutcomeRecorder, ReportBuilder
 from kosmos_rag.ingestion.run import DocumentEntry, IngestRun
 from kosmos_rag.ingestion.state import (
-    find_first_parts,
     find_part_ids,
     load_preset,
     load_sources,
@@ -176,10 +175,9 @@ class IngestPipeline:
             reader = AuditContext(tenant=tenant, principals=(), subject=subject, collection=collection)
             charged = self._charge(reader)
         entries = _assign_ids(tenant, collection, documents, recorder)
-        parts = find_first_parts(tenant.id, collection, [document.source for _, document in entries])
         try:
             with self._database.worker.transaction(tenant.id, [EVERYONE], on_node=True) as connection:
-                state = load_state(connection, tenant.id, collection, [*(key for key, _ in entries), *parts])
+                state = load_state(connection, tenant, collection, {key: pending.source for key, pending in entries})
             require_preset(collection, preset_version, state.preset)
             processor = self._get_processor(state.preset)
         except Exception as error:  # noqa: BLE001 — the recorder decides what an error means

@@ -22,7 +22,7 @@ from kosmos_rag.ingestion.publisher import NO_LEASE, Completion, Lease, Publishe
 from kosmos_rag.ingestion.report import OutcomeRecorder, PublishedDocument
 from kosmos_rag.ingestion.state import (
     CollectionState,
-    find_first_parts,
+    find_namesakes,
     find_part_ids,
     find_stale_parts,
     load_fingerprints,
@@ -130,6 +130,7 @@ class IngestRun:
                     self._ingest_parts(entry, document, divided)
                 return None
             self.processor.check(document)
+            self._require_own_name(entry)
             if self.state.fingerprints.get(key) == self.processor.fingerprint(document):
                 collected.unchanged.append(entry)
                 return None
@@ -149,6 +150,20 @@ class IngestRun:
         divided = divide(document, self.processor.settings.ingestion) if pending.may_be_divided else document
         return document, divided if isinstance(divided, DividedDocument) else None
 
+    def _require_own_name(self, entry: DocumentEntry) -> None:
+        """Raise SourceError where a part of a stored file has the name of a document that is no part."""
+        key, pending = entry
+        file = strip_part(pending.source)
+        if file == pending.source or isinstance(pending, PendingPart) or key in self.reserved:
+            return
+        is_part = key in self.state.parts
+        if not is_part and key in self.state.fingerprints:
+            with self.database.worker.transaction(self.tenant.id, [EVERYONE], on_node=True) as connection:
+                is_part = not find_namesakes(connection, self.tenant.id, [key])
+        if is_part:
+            raise SourceError("duplicate", f"{pending.source} has the name of a part of {file}; rename it")
+        self.state.namesakes.add(key)
+
     def _ingest_parts(self, file: DocumentEntry, document: SourceDocument, divided: DividedDocument) -> None:
         """Ingest the parts of a document as a run of their own.
 
@@ -159,12 +174,15 @@ class IngestRun:
         parts = [PendingPart(file=pending, divided=divided, part=part) for part in divided.parts]
         entries = [(document_id(self.tenant.id, self.collection, part.source), part) for part in parts]
         ids = [part_id for part_id, _ in entries]
-        if not self.reserved.isdisjoint(ids):
+        with self.database.worker.transaction(self.tenant.id, [EVERYONE], on_node=True) as connection:
+            fingerprints = load_fingerprints(connection, self.tenant.id, ids)
+            namesakes = find_namesakes(connection, self.tenant.id, fingerprints)
+        if not {*namesakes, *self.reserved, *self.state.namesakes}.isdisjoint(ids):
             raise SourceError(
                 "duplicate", f"{document.source} is divided, and another document has the name of a part; rename that"
             )
-        with self.database.worker.transaction(self.tenant.id, [EVERYONE], on_node=True) as connection:
-            fingerprints = load_fingerprints(connection, self.tenant.id, ids)
+        self.state.divided.add(document.source)
+        self.state.parts.update(ids)
         for part_id in ids:  # the same file may follow, in another version
             self.state.fingerprints.pop(part_id, None)
         self.state.fingerprints.update(fingerprints)
@@ -185,13 +203,14 @@ class IngestRun:
         key, pending = file
         if outcomes.is_empty and not pending.is_listed:
             return self._fail_parts(file, IngestionError(_EMPTY, f"no text in {pending.source}; give rows with text"))
-        etag = join_etag(pending.etag, len(ids), empty=outcomes.empty)
+        etag = join_etag(pending.etag, len(ids), empty=len(outcomes.empty))
         chunks = sum(part.chunks for part in outcomes.published)
         try:
             with self.database.worker.transaction_with_events(self.tenant.id, [EVERYONE]) as (connection, events):
                 if key not in self.lease.verify(connection, [key]):
                     raise IngestionError("lease_lost", f"another writer took {pending.source} over")
                 stale = find_stale_parts(connection, self.tenant, self.collection, pending.source, len(ids))
+                stale += [document_id(self.tenant.id, self.collection, part) for part in outcomes.empty]
                 stale = [document for document in stale if document not in self.reserved]
                 removed = remove_documents(connection, self.tenant.id, stale, collection=self.collection, events=events)
                 if etag is not None:
@@ -300,13 +319,11 @@ class IngestRun:
         self._reject(rejected)
 
     def _find_divided(self, entries: Iterable[DocumentEntry]) -> dict[uuid.UUID, str]:
-        """Return the names of files that have stored parts, by document id, without a query."""
-        keys = {pending.source: key for key, pending in entries if pending.may_be_divided}
-        firsts = find_first_parts(self.tenant.id, self.collection, keys)
+        """Return the names of files that may have stored parts, by document id, without a query."""
         return {
-            keys[file]: file
-            for part, file in firsts.items()
-            if part in self.state.fingerprints and part not in self.reserved
+            key: pending.source
+            for key, pending in entries
+            if pending.may_be_divided and pending.source in self.state.divided
         }
 
     def _find_former_parts(
@@ -359,14 +376,17 @@ class IngestRun:
         The next pass prunes the former. The stored version of the latter is removed.
         """
         documents = [pending for _, pending in absent]
-        if not documents or (self.lease is NO_LEASE and outcome is Outcome.GONE):
-            return record(documents)
+        keeps_stored = outcome is Outcome.GONE and self.lease is NO_LEASE
+        if not documents or keeps_stored or isinstance(self.lease, PartLeases):
+            return record(documents)  # the file removes the stored parts that have no text now
+        divided = self._find_divided(absent)
         try:
             with self.database.worker.transaction_with_events(self.tenant.id, [EVERYONE]) as (connection, events):
                 leased = self.lease.verify(connection, [key for key, _ in absent])
                 if outcome is Outcome.EMPTY:
+                    former = self._find_former_parts(divided, connection, leased)
                     remove_documents(
-                        connection, self.tenant.id, list(leased), collection=self.collection, events=events
+                        connection, self.tenant.id, [*leased, *former], collection=self.collection, events=events
                     )
                 self.lease.complete(connection, connection, {key: Completion(outcome=outcome) for key in leased})
         except Exception as error:  # noqa: BLE001 — the recorder decides what an error means

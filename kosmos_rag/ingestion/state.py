@@ -1,8 +1,10 @@
 """State of a collection that the pipeline loads before it processes documents."""
 
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import psycopg
 
@@ -10,14 +12,7 @@ from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.core.types import Space, is_text
 from kosmos_rag.ingestion.document import document_id
-from kosmos_rag.ingestion.parts import (
-    may_have_parts,
-    name_part,
-    name_parts,
-    number_part,
-    split_etag,
-    strip_part,
-)
+from kosmos_rag.ingestion.parts import ROW_TYPES, may_have_parts, number_part, split_etag, strip_part
 from kosmos_rag.storage.documents import StoredDocuments
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import SpaceStore, TenantRef
@@ -35,6 +30,12 @@ class CollectionState:
     """Embedding spaces that vectors are written to, the live one first; empty for a new tenant."""
     fingerprints: dict[uuid.UUID, str]
     """Of those of the documents that are stored, by id."""
+    divided: set[str]
+    """Names of those of the documents that may have stored parts."""
+    parts: set[uuid.UUID] = field(default_factory=set)
+    """Parts of files that a run has divided."""
+    namesakes: set[uuid.UUID] = field(default_factory=set)
+    """Documents of a run that have the name of a part and are none."""
 
     @property
     def preset_version(self) -> str | None:
@@ -43,17 +44,22 @@ class CollectionState:
 
 
 def load_state(
-    connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str, document_ids: Sequence[uuid.UUID]
+    connection: psycopg.Connection, tenant: TenantRef, collection: str, documents: Mapping[uuid.UUID, str]
 ) -> CollectionState:
-    """Read the state of a collection with fingerprints of documents.
+    """Read the state of a collection with that of documents.
 
     In the caller's transaction.
+
+    Args:
+        documents: names of the documents by id.
     """
+    parts = find_part_ids(connection, tenant, collection, documents.values())
     return CollectionState(
-        preset=load_preset(connection, tenant_id, collection),
+        preset=load_preset(connection, tenant.id, collection),
         languages=tuple(name for (name,) in connection.execute(statement("text_search_languages")).fetchall()),
-        spaces=SpaceStore(connection, tenant_id).list_writable(),
-        fingerprints=load_fingerprints(connection, tenant_id, document_ids),
+        spaces=SpaceStore(connection, tenant.id).list_writable(),
+        fingerprints=load_fingerprints(connection, tenant.id, list(documents)),
+        divided=set(map(strip_part, parts.values())),
     )
 
 
@@ -125,11 +131,40 @@ def find_part_ids(
 
     In the caller's transaction.
     """
+    return {part.id: part.source for part in load_parts(connection, tenant.id, collection, sources)}
+
+
+class StoredPart(NamedTuple):
+    """A stored part of a large file."""
+
+    id: uuid.UUID
+    source: str
+    etag: str | None
+
+
+def load_parts(
+    connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str, sources: Iterable[str]
+) -> list[StoredPart]:
+    """Read the stored parts of files.
+
+    In the caller's transaction.
+    """
     files = list(filter(may_have_parts, filter(is_text, sources)))
     if not files:
-        return {}
-    values = {"tenant_id": tenant.id, "collection": collection, "files": files}
-    return dict(connection.execute(statement("parts_of_files"), values).fetchall())
+        return []
+    values = {"tenant_id": tenant_id, "collection": collection, "files": files, "media_types": list(ROW_TYPES)}
+    return list(map(StoredPart._make, connection.execute(statement("parts_of_files"), values)))
+
+
+def find_namesakes(
+    connection: psycopg.Connection, tenant_id: uuid.UUID, document_ids: Collection[uuid.UUID]
+) -> set[uuid.UUID]:
+    """Return the stored documents among these ids of parts that are no parts.
+
+    In the caller's transaction.
+    """
+    stored = StoredDocuments(connection, tenant_id).read_media_types(document_ids)
+    return {key for key, media_type in stored.items() if media_type not in ROW_TYPES}
 
 
 def find_stale_parts(
@@ -145,15 +180,6 @@ def find_stale_parts(
     parts = find_part_ids(connection, tenant, collection, [file])
     stale = [key for key, part in parts.items() if number_part(part) > count]
     return [*stale, document_id(tenant.id, collection, file)]
-
-
-def find_first_parts(tenant_id: uuid.UUID, collection: str, sources: Iterable[str]) -> dict[uuid.UUID, str]:
-    """Return the names of files by the ids of their first two parts.
-
-    One of the two may have failed.
-    """
-    files = filter(may_have_parts, filter(is_text, sources))
-    return {document_id(tenant_id, collection, name_part(file, number)): file for file in files for number in (1, 2)}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -180,18 +206,12 @@ def read_stored_files(
     wholes = documents.read_etags([document_id(tenant_id, collection, source) for source in etags])
     stored = {source: StoredFile(etag=etag) for source, etag in wholes.items()}
     changed = [source for source, etag in etags.items() if source not in wholes or wholes[source] != etag]
-    firsts = find_first_parts(tenant_id, collection, changed)
-    first_etags = documents.read_etags(list(firsts)) if firsts else {}
-    expected = {}
-    for part, text in first_etags.items():
-        file = strip_part(part)
-        etag, count, stored_count = split_etag(text)
-        if count and etag == etags[file]:
-            expected[file] = text, count, stored_count
-    names = {file: name_parts(file, count) for file, (_, count, _) in expected.items()}
-    ids = [document_id(tenant_id, collection, part) for parts in names.values() for part in parts]
-    part_etags = documents.read_etags(ids) if ids else {}
-    for file, (text, count, stored_count) in expected.items():
-        if sum(part_etags.get(part) == text for part in names[file]) == stored_count:
-            stored[file] = StoredFile(etag=etags[file], parts=count)
+    part_etags: dict[str, Counter[str | None]] = defaultdict(Counter)
+    for part in load_parts(connection, tenant_id, collection, changed):
+        part_etags[strip_part(part.source)][part.etag] += 1
+    for file, counts in part_etags.items():
+        for text, parts in counts.items():
+            etag, count, stored_count = split_etag(text)
+            if count and etag == etags[file] and parts == stored_count:
+                stored[file] = StoredFile(etag=etag, parts=count)
     return stored

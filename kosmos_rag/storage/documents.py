@@ -33,6 +33,11 @@ class StoredDocuments:
         values = {"tenant_id": self._tenant_id, "document_ids": list(document_ids)}
         return dict(self._connection.execute(statement("source_etags"), values).fetchall())
 
+    def read_media_types(self, document_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
+        """Return the media types of those of the documents that are stored."""
+        values = {"tenant_id": self._tenant_id, "document_ids": list(document_ids)}
+        return dict(self._connection.execute(statement("media_types_of_documents"), values).fetchall())
+
     def find_other_acls(self, acls: Mapping[uuid.UUID, Acl]) -> list[uuid.UUID]:
         """Return the documents whose acl is not this one; nothing is locked."""
         return find_other_acls(self._connection, self._tenant_id, acls)

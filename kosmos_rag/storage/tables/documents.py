@@ -13,6 +13,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     Uuid,
+    text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, TSVECTOR
 
@@ -77,6 +78,12 @@ documents = Table(
     CheckConstraint("version >= 1"),
     tenant_key(),
     Index("documents_collection", "tenant_id", "collection"),
+)
+Index(
+    "documents_parts",
+    documents.c.tenant_id,
+    documents.c.collection,
+    postgresql_where=text("source ~ '#part-[1-9][0-9]{0,8}$'"),
 )
 
 filter_terms = Table(

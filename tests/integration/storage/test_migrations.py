@@ -59,6 +59,7 @@ PUBLISHED = {
     "0112_withdrawn_judgements.py": "86cc79e01ebe35b06671672ae87c4e304387ec2af82714d101bed22d014ccb07",
     "0113_answer_samples.py": "485fce3141f1a5619168f7c976445ae9f626130a0357d0e481c46974fc680281",
     "0114_space_for_updates.py": "86713a59cd21352f37385be4104539a2cd08b437179ff4295ef1e1b356fc5e4b",
+    "0115_index_of_parts.py": "cb6316c87c1e4ebba78456ddb4366ffe56ece0387b5eaffa296876955872f208",
 }
 
 

@@ -311,3 +311,87 @@ def test_upload__whose_parts_have_no_text_fails(scope: Tenant, work: Work, tmp_p
     [job] = scope.jobs.find(kinds=["document"])
     assert (job.state, job.code) == (JobState.DEAD, "empty")
     assert list_sources(scope) == []
+
+
+@pytest.mark.parametrize("divided_first", [True, False])
+def test_parts__never_replace_a_file_that_has_the_name_of_one_nor_it_them(
+    scope: Tenant, work: Work, tmp_path: Path, *, divided_first: bool
+) -> None:
+    place = FolderPlace(tmp_path)
+    files = [(FILE, build_table(600)), (f"{FILE}#part-2", b"about chairs")]
+    names = name_parts(place, 1, 2, 3) if divided_first else name_parts(place, 2)
+    for file in files if divided_first else reversed(files):
+        place.put(*file)
+        place.run(scope, work)
+    for _ in range(2):
+        place.run(scope, work)
+        wait_for_sources(scope, names)
+    assert last_run(scope).failures[0].code == "duplicate"
+    texts = [hit.text for hit in scope.search("about chairs").hits]
+    assert ("about chairs" in texts) is not divided_first
+
+
+def test_parts__of_one_pass_and_a_file_with_the_name_of_one_are_not_both_stored(
+    scope: Tenant, work: Work, tmp_path: Path
+) -> None:
+    place = FolderPlace(tmp_path)
+    place.put(FILE, build_table(600))
+    place.put(f"{FILE}#part-2", b"about chairs")
+    place.run(scope, work)
+    eventually(lambda: not scope.jobs.find(states=[JobState.QUEUED, JobState.RUNNING], kinds=["document"]))
+    assert [failure.code for failure in last_run(scope).failures] == ["duplicate"]
+
+
+def test_parts__a_file_with_the_name_of_one_stays_beside_a_small_file(
+    scope: Tenant, work: Work, tmp_path: Path
+) -> None:
+    place = FolderPlace(tmp_path)
+    place.put(f"{FILE}#part-1", b"about chairs")
+    for rows in (3, 4):
+        place.put(FILE, build_table(rows))
+        place.run(scope, work)
+        wait_for_sources(scope, [place.name, *name_parts(place, 1)])
+
+
+def test_parts__of_which_the_first_have_no_text_leave_an_unchanged_file_unread(
+    scope: Tenant, work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = FolderPlace(tmp_path)
+    place.put("rows.jsonl", _BLANK_ROWS + b'{"order": "order7"}\n')
+    place.run(scope, work)
+    (last,) = list_sources(scope)
+    assert int(last.removeprefix("kb/rows.jsonl#part-")) > 2
+    with monkeypatch.context() as patched:
+        patched.setattr(DividedDocument, "read", _refuse)
+        place.run(scope, work)
+    assert counts(last_run(scope)) == {"unchanged": 1}
+    place.put("rows.jsonl", b'{"order": "order8"}\n')
+    place.run(scope, work)
+    wait_for_sources(scope, ["kb/rows.jsonl"])
+
+
+_ORDERS = b"".join(b'{"order": "order%d", "note": "%s"}\n' % (row, b" " * 2_000) for row in range(900))
+
+
+def test_upload__whose_parts_have_no_text_keeps_those_of_the_earlier_one(
+    scope: Tenant, work: Work, tmp_path: Path
+) -> None:
+    place = UploadPlace(tmp_path)
+    place.put("rows.jsonl", _ORDERS)
+    place.run(scope, work)
+    eventually(lambda: scope.jobs.find(kinds=["document"])[0].state == JobState.DONE)
+    stored = list_sources(scope)
+    assert len(stored) > 1
+    place.put("rows.jsonl", _BLANK_ROWS)
+    place.run(scope, work)
+    eventually(lambda: scope.jobs.find(kinds=["document"])[0].state == JobState.DEAD)
+    assert list_sources(scope) == stored
+
+
+@pytest.mark.parametrize("data", [b'{"note": ""}\n', _BLANK_ROWS], ids=["small", "large"])
+def test_parts__go_where_their_file_has_no_text(scope: Tenant, work: Work, tmp_path: Path, data: bytes) -> None:
+    place = FolderPlace(tmp_path)
+    for content in (_ORDERS, data):
+        place.put("rows.jsonl", content)
+        place.run(scope, work)
+    wait_for_sources(scope, [])
