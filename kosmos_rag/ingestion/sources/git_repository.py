@@ -23,10 +23,10 @@ from kosmos_rag.ingestion.sources.programs import (
     read_records,
 )
 
-FETCH_S = 1800.0
-"""Seconds for a fetch: the first one of a large repository takes minutes."""
-READ_S = 300.0
-"""Seconds for a listing or a file."""
+SILENCE_S = 600.0
+"""Seconds without output after which git is ended; a fetch reports its progress."""
+LFS_SILENCE_S = 1800.0
+"""The same for Git LFS, which writes a file once it has all of it."""
 
 _SCHEMES = ("https", "http", "ssh", "git", "file")
 _SCP = re.compile(r"(?P<user>[A-Za-z0-9._-]+@)?(?P<host>[A-Za-z0-9.-]+):(?P<path>[^/\\:][^:]*)")
@@ -94,15 +94,13 @@ class Repository:
         name = f"refs/kosmos/{blake2b(ref.encode(), digest_size=16).hexdigest()}"
         with self._locked():
             if expected is None or not self.has(expected):
-                self._call(
-                    "fetch", "--quiet", "--force", "--no-tags", "--", self._url, f"+{ref}:{name}", seconds=FETCH_S
-                )
+                self._call("fetch", "--progress", "--force", "--no-tags", "--", self._url, f"+{ref}:{name}")
             return self._call("rev-parse", "--verify", f"{name}^{{commit}}").decode().strip()
 
     def has(self, object_id: str) -> bool:
         """Return whether the clone has an object."""
         try:
-            self._git.run("cat-file", "-e", object_id, timeout_s=READ_S, folder=self._folder)
+            self._git.run("cat-file", "-e", object_id, silence_s=SILENCE_S, folder=self._folder)
         except (ProgramFailed, OSError):
             return False
         return True
@@ -111,7 +109,7 @@ class Repository:
         """Yield the files and submodules of a commit; links are left out. Raises SourceError."""
         with (
             self._translate_errors(),
-            self._git.stream("ls-tree", "-r", "-l", "-z", commit, timeout_s=READ_S, folder=self._folder) as output,
+            self._git.stream("ls-tree", "-r", "-l", "-z", commit, silence_s=SILENCE_S, folder=self._folder) as output,
         ):
             for record in read_records(output):
                 described, _, path = record.partition(b"\t")
@@ -129,7 +127,7 @@ class Repository:
         _check_size(file.size, name, settings)
         with (
             self._translate_errors(),
-            self._git.stream("cat-file", "blob", file.object_id, timeout_s=READ_S, folder=self._folder) as output,
+            self._git.stream("cat-file", "blob", file.object_id, silence_s=SILENCE_S, folder=self._folder) as output,
         ):
             return read_content(read_blocks(output), name, settings)
 
@@ -138,7 +136,8 @@ class Repository:
         if size := re.search(rb"^size (\d+)$", pointer, re.MULTILINE):
             _check_size(int(size[1]), name, settings)
         try:
-            with self._git.stream("lfs", "smudge", timeout_s=FETCH_S, folder=self._folder, data=pointer) as output:
+            stream = self._git.stream("lfs", "smudge", silence_s=LFS_SILENCE_S, folder=self._folder, data=pointer)
+            with stream as output:
                 content = read_content(read_blocks(output), name, settings)
         except ProgramFailed as error:
             remedy = "install git-lfs, and check that the server has the file"
@@ -160,9 +159,8 @@ class Repository:
         Those on other hosts are left out: what a repository names is not what an operator allows.
         """
         try:
-            listed = self._git.run(
-                "config", "--blob", f"{commit}:.gitmodules", "--null", "--list", timeout_s=READ_S, folder=self._folder
-            )
+            arguments = ("config", "--blob", f"{commit}:.gitmodules", "--null", "--list")
+            listed = self._git.run(*arguments, silence_s=SILENCE_S, folder=self._folder)
         except ProgramFailed:
             return {}
         values: dict[str, dict[str, str]] = {}
@@ -192,9 +190,9 @@ class Repository:
                 "unreadable", f"the clone of {self._title} cannot be written to {self._folder}: {error}"
             ) from error
 
-    def _call(self, *arguments: str, seconds: float = READ_S) -> bytes:
+    def _call(self, *arguments: str) -> bytes:
         with self._translate_errors():
-            return self._git.run(*arguments, timeout_s=seconds, folder=self._folder)
+            return self._git.run(*arguments, silence_s=SILENCE_S, folder=self._folder)
 
     @contextmanager
     def _translate_errors(self) -> Iterator[None]:

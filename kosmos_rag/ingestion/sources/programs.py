@@ -1,24 +1,32 @@
-"""Programs that sources run, such as git and rclone, with a time limit."""
+"""Programs that sources run, such as git and rclone, as long as they write something."""
 
 import os
+import select
 import shutil
 import subprocess
 import tempfile
-import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from io import BufferedReader, RawIOBase
 from pathlib import Path
-from typing import BinaryIO, cast
+from subprocess import TimeoutExpired
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from subprocess import Popen
+
+    from _typeshed import WriteableBuffer
 
 _BLOCK_BYTES = 1024 * 1024
 _MESSAGE_BYTES = 4096
 
 
 class ProgramFailed(Exception):
-    """A program ended with an error or ran out of time.
+    """A program ended with an error or wrote nothing for too long.
 
     Sources translate it: the message is what the program itself says.
     """
@@ -26,7 +34,7 @@ class ProgramFailed(Exception):
     def __init__(self, message: str, *, code: int | None, output: str = "") -> None:
         super().__init__(message)
         self.code = code
-        """Exit status; None if the program was ended at its time limit."""
+        """Exit status; None if the program was ended because it wrote nothing."""
         self.output = output
         """The end of what it wrote to its error output."""
 
@@ -54,23 +62,23 @@ class Program:
         self._command = (path, *arguments)
         self._environment = environment
 
-    def run(self, *arguments: str, timeout_s: float, folder: Path | None = None, data: bytes | None = None) -> bytes:
+    def run(self, *arguments: str, silence_s: float, folder: Path | None = None, data: bytes | None = None) -> bytes:
         """Run the program and return its output.
 
         Raises ProgramFailed.
 
         Args:
             arguments: the arguments of this call.
-            timeout_s: seconds after which it is ended.
+            silence_s: seconds after which it is ended where it writes neither output nor messages.
             folder: its working folder.
             data: what it reads.
         """
-        with self.stream(*arguments, timeout_s=timeout_s, folder=folder, data=data) as output:
+        with self.stream(*arguments, silence_s=silence_s, folder=folder, data=data) as output:
             return output.read()
 
     @contextmanager
     def stream(
-        self, *arguments: str, timeout_s: float, folder: Path | None = None, data: bytes | None = None
+        self, *arguments: str, silence_s: float, folder: Path | None = None, data: bytes | None = None
     ) -> Iterator[BinaryIO]:
         """Run the program while its output is read.
 
@@ -78,7 +86,7 @@ class Program:
 
         Args:
             arguments: see `run`.
-            timeout_s: see `run`.
+            silence_s: see `run`. A reader that takes its time does not count.
             folder: see `run`.
             data: see `run`.
         """
@@ -90,24 +98,22 @@ class Program:
                 stdin=stdin,
                 stdout=subprocess.PIPE,
                 stderr=messages,
+                bufsize=0,
                 cwd=folder,
                 env=self._environment,
                 start_new_session=True,
             ) as process:
-                assert process.stdout is not None
-                late = threading.Event()
-                timer = threading.Timer(timeout_s, _end, (process, late))
-                timer.start()
+                watched = _WatchedOutput(process, messages, silence_s)
                 try:
-                    yield cast("BinaryIO", process.stdout)
-                    if process.stdout.read(1):
+                    yield cast("BinaryIO", BufferedReader(watched))
+                    if watched.read(1):
                         return  # the reader has what it wants
-                    process.wait()
+                    watched.wait()
+                except TimeoutExpired:
+                    raise ProgramFailed(f"{self.name} wrote nothing for {silence_s:g} s", code=None) from None
                 finally:
-                    timer.cancel()
-                    _end(process, threading.Event())
-            if late.is_set():
-                raise ProgramFailed(f"{self.name} did not end within {timeout_s:g} s", code=None)
+                    if process.poll() is None:
+                        process.kill()
             if process.returncode != 0:
                 output = _read_end(messages)
                 message = _find_message(output) or f"{self.name} failed"
@@ -134,10 +140,40 @@ def inherited_environment(without: frozenset[str], **changes: str) -> dict[str, 
     return {**{name: value for name, value in os.environ.items() if name not in without}, **changes}
 
 
-def _end(process: "subprocess.Popen[bytes]", late: threading.Event) -> None:
-    if process.poll() is None:
-        late.set()
-        process.kill()
+class _WatchedOutput(RawIOBase):
+    """The output of a program that must not be silent for long."""
+
+    def __init__(self, process: "Popen[bytes]", messages: BinaryIO, silence_s: float) -> None:
+        super().__init__()
+        assert process.stdout is not None
+        self._process, self._output = process, process.stdout
+        self._messages, self._silence_s = messages, silence_s
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        """Read what has arrived. Raises TimeoutExpired."""
+        self._watch(lambda slice_s: bool(select.select([self._output], [], [], slice_s)[0]))
+        return cast("RawIOBase", self._output).readinto(buffer) or 0
+
+    def wait(self) -> None:
+        """Wait for the end of the program. Raises TimeoutExpired."""
+        self._watch(self._has_ended)
+
+    def _has_ended(self, slice_s: float) -> bool:
+        with suppress(TimeoutExpired):
+            self._process.wait(slice_s)
+        return self._process.returncode is not None
+
+    def _watch(self, is_done: Callable[[float], bool]) -> None:
+        slice_s = min(1.0, self._silence_s)
+        written, until = -1, 0.0
+        while not is_done(slice_s):
+            if (size := os.fstat(self._messages.fileno()).st_size) != written:
+                written, until = size, time.monotonic() + self._silence_s - slice_s
+            elif time.monotonic() >= until:
+                raise TimeoutExpired(self._process.args, self._silence_s)
 
 
 def _read_end(messages: BinaryIO) -> str:

@@ -22,10 +22,8 @@ from kosmos_rag.ingestion.sources.programs import (
 )
 from kosmos_rag.ingestion.sources.spec import Name, NamedReaders, Remote
 
-LIST_S = 6 * 3600.0
-"""Seconds for a listing: servers of files with a million entries are slow."""
-READ_S = 600.0
-"""Seconds for a file."""
+SILENCE_S = 1800.0
+"""Seconds without output after which rclone is ended: it repeats requests that a server does not answer itself."""
 
 _OLDEST = (1, 60)
 _MISSING = (3, 4)
@@ -144,7 +142,7 @@ class Rclone:
             options.append("--metadata")
         with (
             self._translate_errors(),
-            self._rclone.stream("lsjson", *options, self._remote, timeout_s=LIST_S) as output,
+            self._rclone.stream("lsjson", *options, self._remote, silence_s=SILENCE_S) as output,
         ):
             for line in read_records(output, b"\n"):
                 if (item := line.strip().rstrip(b",")) not in (b"", b"[", b"]"):
@@ -157,7 +155,7 @@ class Rclone:
         """
         location = f"{self._remote.rstrip('/')}{'' if self._remote.endswith((':', '/')) else '/'}{path}"
         try:
-            with self._rclone.stream("cat", location, timeout_s=READ_S) as output:
+            with self._rclone.stream("cat", location, silence_s=SILENCE_S) as output:
                 return read_content(read_blocks(output), name, settings)
         except ProgramFailed as error:
             if error.code in _MISSING or "not found" in error.output:
@@ -166,7 +164,7 @@ class Rclone:
 
     def _find_version(self) -> tuple[int, int]:
         try:
-            words = self._rclone.run("version", timeout_s=READ_S).decode("utf-8", "replace").split()
+            words = self._rclone.run("version", silence_s=SILENCE_S).decode("utf-8", "replace").split()
             major, minor = words[1].lstrip("v").split(".")[:2]
             return int(major), int(minor)
         except (ProgramFailed, IndexError, ValueError) as error:
@@ -174,7 +172,7 @@ class Rclone:
 
     def _has_fast_hashes(self) -> bool:
         with self._translate_errors():
-            described = json.loads(self._rclone.run("backend", "features", self._remote, timeout_s=READ_S))
+            described = json.loads(self._rclone.run("backend", "features", self._remote, silence_s=SILENCE_S))
         return bool(described["Hashes"]) and not described["Features"].get("SlowHash", False)
 
     @contextmanager

@@ -1,0 +1,43 @@
+"""Programs that sources run: they end where they are silent, however long they take."""
+
+import sys
+import time
+
+import pytest
+
+from kosmos_rag.ingestion.sources.programs import Program, ProgramFailed, read_blocks
+
+_WRITE = "import sys, time\nfor _ in range(6): print('more', file=sys.{stream}, flush=True); time.sleep(0.3)"
+SILENCE_S = 1.0
+
+
+@pytest.fixture
+def python() -> Program:
+    return Program(sys.executable, install="install Python")
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_program__that_goes_on_writing_may_take_longer_than_its_silence(python: Program, stream: str) -> None:
+    output = python.run("-c", _WRITE.format(stream=stream), silence_s=SILENCE_S)
+    assert output == (b"more\n" * 6 if stream == "stdout" else b"")
+
+
+@pytest.mark.parametrize("program", ["import time; time.sleep(60)", "import os, time; os.close(1); time.sleep(60)"])
+def test_program__that_is_silent_is_ended(python: Program, program: str) -> None:
+    began = time.monotonic()
+    with pytest.raises(ProgramFailed, match="wrote nothing for 1 s"):
+        python.run("-c", program, silence_s=SILENCE_S)
+    assert time.monotonic() - began < 30
+
+
+def test_program__waits_for_a_slow_reader(python: Program) -> None:
+    with python.stream("-c", "print('x' * 300_000)", silence_s=SILENCE_S) as output:
+        time.sleep(2 * SILENCE_S)
+        assert sum(map(len, read_blocks(output))) == 300_001
+
+
+def test_program__ends_where_its_reader_leaves(python: Program) -> None:
+    began = time.monotonic()
+    with python.stream("-c", "import time; print('x' * 300_000, flush=True); time.sleep(60)", silence_s=60.0) as output:
+        output.read(1)
+    assert time.monotonic() - began < 30
