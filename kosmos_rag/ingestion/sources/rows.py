@@ -1,7 +1,7 @@
 """Rows as documents: JSON objects, or rows of a query."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -10,7 +10,7 @@ from uuid import UUID
 
 from kosmos_rag.core.config.display import show
 from kosmos_rag.core.errors import SourceError
-from kosmos_rag.core.types import PERMISSION_FEED, SourceDocument, are_names
+from kosmos_rag.core.types import EVERYONE, PERMISSION_FEED, SourceDocument, are_names
 from kosmos_rag.ingestion.sources.files import too_large_error
 from kosmos_rag.ingestion.sources.spec import DocumentOptions
 
@@ -90,6 +90,15 @@ def list_readers(row: Mapping[str, Any], fields: Fields) -> tuple[str, ...] | No
         return None
     acl = read_acl(row.get(fields.acl))
     return () if acl == (PERMISSION_FEED,) else acl
+
+
+def narrow_acl(acl: Sequence[str], readers: Collection[str]) -> tuple[str, ...]:
+    """Return the acl of those who may read a row and are among its readers of another time."""
+    if EVERYONE in acl:
+        common = tuple(readers)
+    else:
+        common = tuple(name for name in acl if EVERYONE in readers or name in readers)
+    return common or (PERMISSION_FEED,)
 
 
 def build_row_document(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import model_validator
@@ -13,7 +14,14 @@ from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.listing import Backlog, Changes, Entry, Listing, build_failure, drop_duplicates
 from kosmos_rag.ingestion.sources.outbox import Outbox, SqlChanges
 from kosmos_rag.ingestion.sources.outbox.reading import OutboxDatabase, OutboxWatch, open_outbox, take_changes
-from kosmos_rag.ingestion.sources.rows import Fields, build_row_document, compute_row_etag, list_readers, read_row_id
+from kosmos_rag.ingestion.sources.rows import (
+    Fields,
+    build_row_document,
+    compute_row_etag,
+    list_readers,
+    narrow_acl,
+    read_row_id,
+)
 from kosmos_rag.ingestion.sources.spec import DocumentOptions, Name, NotBlank, Variable
 from kosmos_rag.ingestion.sources.sql_connection import ROWS_AT_ONCE, connect, escape_colons, read_only_engine
 
@@ -82,7 +90,7 @@ class SqlSource:
         return Listing(self._root, drop_duplicates(self._entries()), lambda source: source.startswith(self._root))
 
     def load(self, entry: Entry) -> SourceDocument:
-        """Read the row of an entry. Raises SourceError."""
+        """Read the row of an entry, with the readers that it has now and had when it was listed. Raises SourceError."""
         from sqlalchemy import bindparam, select
         from sqlalchemy.types import NullType
 
@@ -100,11 +108,13 @@ class SqlSource:
         if len(rows_found) > 1:
             raise SourceError("duplicate", f"{entry.source} is several rows; make {self._fields.id} unique")
         row = {str(key): value for key, value in rows_found[0].items()}
-        return build_row_document(row, self._fields, self._spec, source=entry.source, max_bytes=self._max_bytes)
+        document = build_row_document(row, self._fields, self._spec, source=entry.source, max_bytes=self._max_bytes)
+        # A pass compares the readers of its listing with those of the jobs that have not ended.
+        return document if entry.readers is None else replace(document, acl=narrow_acl(document.acl, entry.readers))
 
     def take_changes(self) -> AbstractContextManager[Changes]:
         """Take the oldest changes of the outbox. Raises SourceError, ConfigError."""
-        return take_changes(self.open_outbox(), self._read_entries)
+        return take_changes(self.open_outbox(), self)
 
     def measure_backlog(self) -> Backlog:
         """Return how old the changes of the outbox are. Raises SourceError, ConfigError."""
@@ -120,7 +130,15 @@ class SqlSource:
             raise ConfigError(f"the source {self._spec.name} has no changes; name its tables under changes")
         return open_outbox(Outbox(source=self._spec.name, changes=self._spec.changes), self._spec.url_env)
 
-    def _read_entries(self, connection: "Connection", keys: Sequence[str]) -> list[Entry | IngestFailure]:
+    def list_keys(self, connection: "Connection", limit: int) -> list[str]:
+        """Return the ids of some rows."""
+        from sqlalchemy import select
+
+        rows = self._rows([self._fields.id])
+        ids = connection.execute(select(rows.c[self._fields.id]).limit(limit)).scalars()
+        return [str(key) for key in ids if key is not None]
+
+    def read_entries(self, connection: "Connection", keys: Sequence[str]) -> list[Entry | IngestFailure]:
         """Return the entries of the rows with these ids."""
         from sqlalchemy import bindparam, select
         from sqlalchemy.types import NullType

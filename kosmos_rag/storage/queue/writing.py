@@ -115,6 +115,16 @@ class JobWriter:
         others: dict[str, Any] = {"kinds": None, "kept": [], "reason": "the document was deleted"}
         self._connection.execute(statement("cancel_jobs"), values | others)
 
+    def find_other_readers(self, readers: Mapping[uuid.UUID, Sequence[str]]) -> list[uuid.UUID]:
+        """Return the documents with an unfinished job that was enqueued with other readers; nothing is locked."""
+        values = {
+            "tenant_id": self._owner.id,
+            "readers": Jsonb({str(key): list(principals) for key, principals in readers.items()}),
+            "keys": [str(key) for key in readers],
+        }
+        rows = self._connection.execute(statement("jobs_with_other_readers"), values) if readers else ()
+        return [uuid.UUID(key) for (key,) in rows]
+
     def change_preset(self, collection: str, *, before: str, after: str) -> None:
         """Assign a collection's new preset to its jobs, in the transaction that changes it.
 

@@ -221,6 +221,13 @@ WITH unfinished AS (
 )
 SELECT id FROM cancelled
 
+-- name: jobs_with_other_readers
+-- Unfinished jobs of documents that were enqueued with other readers than these.
+SELECT j.key
+  FROM kosmos.jobs j
+ WHERE j.tenant_id = %(tenant_id)s AND j.key = ANY (%(keys)s::text[]) AND j.state IN ('scheduled', 'queued', 'running')
+   AND j.payload #> '{entry,readers}' IS DISTINCT FROM (%(readers)s::jsonb) -> j.key
+
 -- name: change_preset_of_jobs
 -- Locks in the order of `lock_leases`. Jobs that remember another preset than the previous one stay as they are.
 UPDATE kosmos.jobs j

@@ -267,7 +267,9 @@ class _SyncRun:
             # A listing may be older than the work of a pass over changes, so it gives no access.
             present = {ids[source] for source in stored} | set(owners.values())
             absent = [key for key in sources.values() if has_changed and key not in present]
-            jobs.cancel_documents([*(owners.get(key, key) for key in documents.find_other_acls(acls)), *absent])
+            other = jobs.find_other_readers({key: acls[key] for key in sources.values()})
+            stale = {*(owners.get(key, key) for key in documents.find_other_acls(acls)), *absent, *other}
+            jobs.cancel_documents(list(stale))
             jobs.enqueue(collection, kinds.DOCUMENT, added, run=run, preset=preset)
             counts = SyncRunWriter(connection, owner)
             counts.add(run, documents=len(ids) - len(broken), unchanged=len(unchanged), failures=failures)
@@ -282,7 +284,9 @@ class _SyncRun:
     def _payload(self, entry: Entry) -> dict[str, Any]:
         # Without the list of URLs: it may be long, and the locator has the URL of the document.
         spec = {**self._spec, "urls": [entry.source]} if "urls" in self._spec else self._spec
-        entry_fields = {"source": entry.source, "etag": entry.etag, "locator": dict(entry.locator)}
+        entry_fields = {
+            "source": entry.source, "etag": entry.etag, "locator": dict(entry.locator), "readers": entry.readers,
+        }  # fmt: skip
         return {"spec": spec, "entry": entry_fields, "source_etag": self._processor.compute_etag(entry)}
 
     def _remove(self, run: uuid.UUID, missing: Sequence[uuid.UUID], *, is_known: bool = False) -> None:

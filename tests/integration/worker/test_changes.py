@@ -1,6 +1,7 @@
 """Rows of PostgreSQL by change: an outbox that triggers feed, passes over it, and the thread that waits for it."""
 
 import json
+import multiprocessing
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,18 +20,24 @@ from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.apps.cli.app import app
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import ConfigError, RequestError, SourceError
+from kosmos_rag.core.types import PERMISSION_FEED, JobState
 from kosmos_rag.engine.diagnosis import diagnose
+from kosmos_rag.ingestion.sources.listing import Entry
 from kosmos_rag.ingestion.sources.outbox import MAX_ROWS
 from kosmos_rag.ingestion.sources.outbox.reading import OutboxDatabase, take_changes
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.ingestion.sources.sql import SqlSource
+from kosmos_rag.parsing import media_types
 from kosmos_rag.storage.documents import StoredDocuments
 from kosmos_rag.storage.queue import kinds
+from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.queue.writing import JobWriter
 from kosmos_rag.storage.tenants import read_server_time
+from kosmos_rag.worker.channel import SupervisorChannel
+from kosmos_rag.worker.handlers.sync import SyncHandler
 from kosmos_rag.worker.source_watch import SourceWatch
 from tests.integration.apps.http.serving import eventually
-from tests.integration.worker.working import CountingEmbedder, Work, assert_adds_up, counts, last_run
+from tests.integration.worker.working import KEPT, CountingEmbedder, Work, assert_adds_up, counts, last_run
 
 pytestmark = pytest.mark.emptied_database
 
@@ -210,7 +217,8 @@ def test_readers__that_narrow_hold_for_a_part_whose_publication_the_pass_waits_f
     cancel_documents = JobWriter.cancel_documents
 
     def publish(number: int) -> None:
-        scope.ingest(SourceDocument(source=f"sql://tickets/orders.csv#part-{number}", data=b"about order%d" % number))
+        part, data = f"sql://tickets/orders.csv#part-{number}", b"about order%d" % number
+        scope.ingest(SourceDocument(source=part, data=data, media_type=media_types.CSV))
 
     def publish_and_cancel(jobs: JobWriter, document_ids: Sequence[uuid.UUID]) -> None:
         publish(2)
@@ -224,6 +232,43 @@ def test_readers__that_narrow_hold_for_a_part_whose_publication_the_pass_waits_f
     assert last_run(scope).failed == 1
     assert len(scope.sources()) == 2
     assert (_find(scope, "order1"), _find(scope, "order2")) == ([], [])
+
+
+def test_complete_pass__ends_access_by_a_job_that_has_read_a_row_and_not_published_it(
+    scope: Tenant, engine: Engine, helpdesk: Run, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row gets fewer readers, and a text that cannot be published, while its first job runs."""
+    helpdesk("INSERT INTO ticket VALUES (3, 'about churn3', ARRAY['everyone'], now())")
+    queue = Queue.open(engine.database, engine.settings.worker)
+    supervisor_end, worker_end = multiprocessing.Pipe()
+    KEPT.append(supervisor_end)
+    load, spec = SqlSource.load, {**SPEC, "changes": None}
+
+    def load_and_narrow(source: SqlSource, entry: Entry) -> SourceDocument:
+        document = load(source, entry)
+        monkeypatch.setattr(SqlSource, "load", load)
+        helpdesk("UPDATE ticket SET readers = ARRAY['group:hr'], body = NULL, changed_at = now()")
+        scope.jobs.enqueue(spec)
+        (job,) = queue.claim(1, kinds=[kinds.SYNC], worker="another")
+        SyncHandler(engine.database, engine.ingest_pipeline).run(job, SupervisorChannel(worker_end, queue))
+        return document
+
+    monkeypatch.setattr(SqlSource, "load", load_and_narrow)
+    scope.jobs.enqueue(spec)
+    work()
+    assert last_run(scope).failed == 1
+    assert scope.sources() == []
+
+
+def test_readers__of_a_row_are_those_that_it_had_when_it_was_listed_and_has_now(
+    settings: Settings, helpdesk: Run
+) -> None:
+    helpdesk("INSERT INTO ticket VALUES (3, 'about churn3', ARRAY['ann', 'ben'], now())")
+    source = _open(settings)
+    (entry,) = source.listing()
+    for readers, acl in ((["ben", "cid"], ("ben",)), (["everyone"], ("ann", "ben")), (["cid"], (PERMISSION_FEED,))):
+        helpdesk("UPDATE ticket SET readers = %s", readers)
+        assert source.load(entry).acl == acl
 
 
 def test_readers__that_are_older_than_a_text_are_not_given_to_it(scope: Tenant, engine: Engine) -> None:
@@ -403,6 +448,20 @@ def test_changes__return_where_the_query_itself_fails(
     assert _find(scope, "churn4") == []
 
 
+def test_changes__return_where_the_query_fails_on_every_row(scope: Tenant, helpdesk: Run, follow: Work) -> None:
+    helpdesk(
+        "ALTER TABLE ticket RENAME TO ticket_row;"
+        "CREATE VIEW ticket AS SELECT id, body, readers, to_timestamp(1 / (id - id)) AS changed_at FROM ticket_row;"
+        "GRANT SELECT ON ticket TO kosmos_worker"
+    )
+    helpdesk("UPDATE ticket_row SET body = 'about upsell' WHERE id IN (3, 5)")
+    helpdesk("DELETE FROM ticket_row WHERE id = 4")
+    follow()
+    (job,) = scope.jobs.find(kinds=[kinds.SYNC], states=[JobState.DEAD])
+    assert "division by zero" in str(job.error)
+    assert {key for (key,) in helpdesk(f"SELECT key FROM {OUTBOX}")} == {"3", "4", "5"}
+
+
 def test_comparison__that_fails_is_done_again_later_and_not_at_once(
     scope: Tenant, helpdesk: Run, follow: Work, view: None, work: Work
 ) -> None:
@@ -448,6 +507,16 @@ def test_comparison__waits_for_changes_that_a_full_outbox_has_not_recorded(
         assert comparison.result() == [("about upsell",)]
 
 
+class _NoRows:
+    """The rows of a query that has none."""
+
+    def read_entries(self, connection: Any, keys: Sequence[str]) -> list[Any]:
+        return []
+
+    def list_keys(self, connection: Any, limit: int) -> list[str]:
+        return []
+
+
 def _limit(settings: Settings, helpdesk: Run, max_rows: int) -> OutboxDatabase:
     """Return the outbox with a smaller limit; its triggers have it too."""
     database = _open(settings).open_outbox()
@@ -457,7 +526,7 @@ def _limit(settings: Settings, helpdesk: Run, max_rows: int) -> OutboxDatabase:
 
 
 def _needs_comparison(database: OutboxDatabase) -> bool:
-    with take_changes(database, lambda _connection, _keys: []) as changes:
+    with take_changes(database, _NoRows()) as changes:
         list(changes.listing)
         return changes.compare_all
 
@@ -467,7 +536,7 @@ def test_comparison__is_repeated_where_the_outbox_was_full_meanwhile(
 ) -> None:
     database = _limit(settings, helpdesk, max_rows=10)
     _fill(helpdesk)
-    with take_changes(database, lambda _connection, _keys: []) as changes:
+    with take_changes(database, _NoRows()) as changes:
         assert changes.compare_all
         helpdesk("UPDATE ticket SET body = body WHERE id BETWEEN 1 AND 10")
         helpdesk("UPDATE ticket SET body = 'about upsell' WHERE id = 13")
@@ -482,7 +551,7 @@ def test_comparison__is_repeated_where_a_writer_has_not_committed_unrecorded_cha
     database = _limit(settings, helpdesk, max_rows=10)
     _fill(helpdesk)
     with psycopg.connect(empty_database.admin_url or "") as writer:
-        with take_changes(database, lambda _connection, _keys: []) as changes:
+        with take_changes(database, _NoRows()) as changes:
             assert changes.compare_all
             _change_more_than_the_limit(writer)
         writer.commit()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import psycopg
 
@@ -27,7 +27,20 @@ MAX_CHANGES = 50_000
 
 _REMEDY = "apply the script again: `kosmos-rag enqueue --source … --script`"
 
-ReadEntries = Callable[["Connection", Sequence[str]], list[Entry | IngestFailure]]
+_PROBED_ROWS = 20
+"""Rows that are read to tell a query that fails from rows whose data fails it."""
+
+
+class OutboxRows(Protocol):
+    """The rows of the query of a source."""
+
+    def read_entries(self, connection: "Connection", keys: Sequence[str]) -> list[Entry | IngestFailure]:
+        """Return the entries of the rows with these ids."""
+        ...
+
+    def list_keys(self, connection: "Connection", limit: int) -> list[str]:
+        """Return the ids of some rows."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +86,7 @@ def open_outbox(outbox: Outbox, variable: str) -> OutboxDatabase:
 
 
 @contextmanager
-def take_changes(database: OutboxDatabase, read_entries: ReadEntries) -> Iterator[Changes]:
+def take_changes(database: OutboxDatabase, rows: "OutboxRows") -> Iterator[Changes]:
     """Take the oldest changes; they return where the block raises.
 
     Changes of documents are in a transaction that ends with the block. Where all documents are to be compared, a
@@ -82,13 +95,13 @@ def take_changes(database: OutboxDatabase, read_entries: ReadEntries) -> Iterato
     Raises SourceError.
 
     Args:
-        read_entries: Reads the rows with these ids, as they are now.
+        rows: the rows as they are now.
     """
     with connect(database.engine, database.variable, database.root) as connection:
         oldest = _take(database, connection)
         if not oldest.compare_all:
             removed: list[str] = []
-            entries = _read(database, connection, list(dict.fromkeys(oldest.keys)), read_entries, removed)
+            entries = _read(database, connection, list(dict.fromkeys(oldest.keys)), rows, removed)
             yield Changes(
                 listing=_build_listing(database, entries),
                 removed=removed,
@@ -147,23 +160,33 @@ def _read(
     database: OutboxDatabase,
     connection: "Connection",
     keys: Sequence[str],
-    read_entries: ReadEntries,
+    rows: "OutboxRows",
     removed: list[str],
 ) -> Iterator[Entry | IngestFailure]:
     for start in range(0, len(keys), ROWS_AT_ONCE):
         batch = keys[start : start + ROWS_AT_ONCE]
-        entries = _read_batch(database, connection, batch, read_entries)
+        errors: list[SourceError] = []
+        entries = _read_batch(database, connection, batch, rows.read_entries, errors)
+        if len(errors) > 1 and len(errors) == len(entries):
+            _require_readable_row(database, connection, rows)
         present = {entry.source for entry in entries}
         removed += [source for key in batch if (source := f"{database.root}{key}") not in present]
         yield from entries
 
 
 def _read_batch(
-    database: OutboxDatabase, connection: "Connection", keys: Sequence[str], read_entries: ReadEntries
+    database: OutboxDatabase,
+    connection: "Connection",
+    keys: Sequence[str],
+    read_entries: Callable[["Connection", Sequence[str]], list[Entry | IngestFailure]],
+    errors: list[SourceError],
 ) -> list[Entry | IngestFailure]:
     """Read rows; where the data of one fails the query, find it by halves.
 
     Raises SourceError for other errors, so that the changes return.
+
+    Args:
+        errors: gets those of rows whose data fails the query.
     """
     name = f"{database.root}{keys[0]}" if len(keys) == 1 else database.root
     try:
@@ -173,10 +196,25 @@ def _read_batch(
         if not is_data_error(error):
             raise
         if len(keys) == 1:
+            errors.append(error)
             return [build_failure(name, error)]
     middle = len(keys) // 2
     halves = (keys[:middle], keys[middle:])
-    return [entry for half in halves for entry in _read_batch(database, connection, half, read_entries)]
+    return [entry for half in halves for entry in _read_batch(database, connection, half, read_entries, errors)]
+
+
+def _require_readable_row(database: OutboxDatabase, connection: "Connection", rows: "OutboxRows") -> None:
+    """Raise SourceError where the query fails for all of some rows, whatever their data."""
+    errors: list[SourceError] = []
+    with translate_errors(database.variable, database.root), connection.begin_nested():
+        keys = rows.list_keys(connection, _PROBED_ROWS)
+    for key in keys:
+        before = len(errors)
+        _read_batch(database, connection, [key], rows.read_entries, errors)
+        if len(errors) == before:
+            return
+    if errors:
+        raise errors[0]
 
 
 class OutboxWatch:
