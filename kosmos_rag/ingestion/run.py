@@ -151,7 +151,7 @@ class IngestRun:
         return document, divided if isinstance(divided, DividedDocument) else None
 
     def _require_own_name(self, entry: DocumentEntry) -> None:
-        """Raise SourceError where a part of a stored file has the name of a document that is no part."""
+        """Raise SourceError where a part of another file has the name of a document."""
         key, pending = entry
         file = strip_part(pending.source)
         if file == pending.source or isinstance(pending, PendingPart) or key in self.reserved:

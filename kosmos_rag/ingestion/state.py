@@ -46,12 +46,9 @@ class CollectionState:
 def load_state(
     connection: psycopg.Connection, tenant: TenantRef, collection: str, documents: Mapping[uuid.UUID, str]
 ) -> CollectionState:
-    """Read the state of a collection with that of documents.
+    """Read the state of a collection and of documents, given by id and name.
 
     In the caller's transaction.
-
-    Args:
-        documents: names of the documents by id.
     """
     parts = find_part_ids(connection, tenant, collection, documents.values())
     return CollectionState(

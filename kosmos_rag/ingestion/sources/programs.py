@@ -168,10 +168,10 @@ class _WatchedOutput(RawIOBase):
 
     def _watch(self, is_done: Callable[[float], bool]) -> None:
         slice_s = min(1.0, self._silence_s)
-        written, until = -1, 0.0
+        known_size, until = -1, 0.0
         while not is_done(slice_s):
-            if (size := os.fstat(self._messages.fileno()).st_size) != written:
-                written, until = size, time.monotonic() + self._silence_s - slice_s
+            if (size := os.fstat(self._messages.fileno()).st_size) != known_size:
+                known_size, until = size, time.monotonic() + self._silence_s - slice_s
             elif time.monotonic() >= until:
                 raise TimeoutExpired(self._process.args, self._silence_s)
 

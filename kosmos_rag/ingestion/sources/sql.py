@@ -90,7 +90,10 @@ class SqlSource:
         return Listing(self._root, drop_duplicates(self._entries()), lambda source: source.startswith(self._root))
 
     def load(self, entry: Entry) -> SourceDocument:
-        """Read the row of an entry, with the readers that it has now and had when it was listed. Raises SourceError."""
+        """Read the row of an entry. Raises SourceError.
+
+        Its readers are those that it has now and had when it was listed.
+        """
         from sqlalchemy import bindparam, select
         from sqlalchemy.types import NullType
 

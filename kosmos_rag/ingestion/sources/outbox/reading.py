@@ -28,7 +28,7 @@ MAX_CHANGES = 50_000
 _REMEDY = "apply the script again: `kosmos-rag enqueue --source … --script`"
 
 _PROBED_ROWS = 20
-"""Rows that are read to tell a query that fails from rows whose data fails it."""
+"""Rows that are read to find whether the query itself fails, or the data of some rows."""
 
 
 class OutboxRows(Protocol):
