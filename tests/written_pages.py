@@ -59,7 +59,7 @@ def write_error_codes() -> str:
         "Error codes of documents",
         f"{_WRITTEN} `kosmos_rag/apps/http/console/remedies.py`. The last column is `IngestionError.retryable`:"
         " whether a worker [tries the job again](workers.md#states-of-a-job). See also [limits](parsing.md#limits),"
-        " [scanned files](parsing.md#ocr) and [departments](how-to/only-hr-may-read.md).",
+        " [scanned files](parsing.md#ocr) and [departments](access.md#only-hr-may-read).",
         _table(("code", "cause", "remedy", "retried"), rows),
     )
 

@@ -21,10 +21,10 @@ from tests.ports import find_free_port
 
 PAGES = (
     *("deploy", "restore", "upgrade", "managed-postgresql", "rotate-keys"),
-    *("scale-out", "failed-documents", "citus", "citus-nodes"),
+    *("scale-out", "citus", "citus-nodes"),
 )
 FILES = [
-    *(ROOT / name for name in ("Dockerfile", "docker-compose.yml", "docs/indexes.md")),
+    *(ROOT / name for name in ("Dockerfile", "docker-compose.yml", "docs/indexes.md", "docs/workers.md")),
     *(ROOT / "docs" / "how-to" / f"{page}.md" for page in PAGES),
     *sorted((ROOT / "deploy").rglob("*.y*ml")),
     *sorted((ROOT / "deploy").rglob("*.json")),
