@@ -55,7 +55,8 @@ def print_figures(names: Sequence[str]) -> int:
 
 def measure_pages() -> Rows:
     """Yield the figures of each described page but those of the held-out half."""
-    from benchmarks.page_descriptions import FILES, read_descriptions
+    from benchmarks.page_descriptions import read_descriptions
+    from benchmarks.page_files import FILES
     from benchmarks.parsing_pages import score_pages
 
     if not FILES.is_dir():

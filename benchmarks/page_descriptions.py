@@ -1,7 +1,7 @@
 """Descriptions of real pages, written by hand from their pictures.
 
 A file of `pages/` describes pages of the PDF of the same name: a list of elements for each page, in reading order.
-`pages/second/` has pages that were described after rules had been chosen on the first half.
+`pages/second/` and `pages/third/` have pages that were described after rules had been chosen on those before them.
 
     h    a heading
     p    a paragraph, whole or as `its beginning … its end`
@@ -23,11 +23,7 @@ from typing import Any, Literal, get_args
 
 import yaml
 
-from benchmarks.command import ROOT
-
 PAGES = Path(__file__).parent / "pages"
-FILES = ROOT.parent / "shared" / "pdfs"
-"""The PDF files, which are not part of the repository."""
 _ELLIPSIS = " … "
 
 
@@ -77,17 +73,19 @@ def is_held_out(file: str) -> bool:
     return hashlib.sha256(file.encode()).digest()[0] % 2 == 1
 
 
-Part = Literal["first", "second", "held-out"]
+Part = Literal["first", "second", "third", "held-out"]
 PARTS: tuple[Part, ...] = get_args(Part)
+_FOLDERS = ("second", "third")
+"""Parts with a folder of their own."""
 
 
 def read_descriptions(part: Part) -> list[DescribedPage]:
     """Return the described pages of one part."""
-    folder = PAGES / "second" if part == "second" else PAGES
+    folder = PAGES / part if part in _FOLDERS else PAGES
     pages: list[DescribedPage] = []
     for path in sorted(folder.glob("*.yaml")):
         file = f"{path.stem}.pdf"
-        if part == "second" or is_held_out(file) == (part == "held-out"):
+        if part in _FOLDERS or is_held_out(file) == (part == "held-out"):
             content = yaml.safe_load(path.read_text(encoding="utf-8"))
             pages += (_page(file, number, elements) for number, elements in sorted(content.items()))
     return pages

@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from benchmarks.bounds import command_with_bounds, exit_outside
 from benchmarks.command import ROOT, parse, write_results
-from benchmarks.page_descriptions import FILES, PARTS, DescribedPage, read_descriptions
+from benchmarks.page_descriptions import PARTS, DescribedPage, read_descriptions
+from benchmarks.page_files import FILES, find_file
 from benchmarks.page_scores import PageScore, ReadPage, score_page
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
@@ -39,6 +40,8 @@ def main() -> None:
         return
     described = [page for page in read_descriptions(arguments.part) if arguments.only in page.file]
     files = sorted({page.file for page in described})
+    if absent := [file for file in files if not find_file(file).is_file()]:
+        raise SystemExit(f"{len(absent)} files are absent; fetch them: python -m benchmarks.page_files")
     readings = {"kosmos_rag": _read(files)}
     if not arguments.quick and not arguments.only:
         readings |= _read_by_peers(files)
@@ -67,7 +70,7 @@ def _read(files: Iterable[str]) -> tuple[_Pages, float]:
 
 def _read_pages(file: str) -> Sequence[ReadPage]:
     try:
-        parsed = parse_document(SourceDocument(source=file, data=(FILES / file).read_bytes()))
+        parsed = parse_document(SourceDocument(source=file, data=find_file(file).read_bytes()))
     except ParseError as exc:
         print(f"{file}: {exc}")
         return ()
@@ -92,7 +95,7 @@ def _read_by_peers(files: Sequence[str]) -> dict[str, tuple[_Pages, float]]:
     script = ROOT / "benchmarks" / "peers" / "pdf_pages.py"
     for name in _PEERS:
         process = subprocess.run(
-            [_PEERS_PYTHON, script, name, *(FILES / file for file in files)],
+            [_PEERS_PYTHON, script, name, *map(find_file, files)],
             capture_output=True,
             text=True,
             timeout=_TIMEOUT_S,

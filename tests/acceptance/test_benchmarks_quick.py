@@ -13,7 +13,7 @@ import yaml
 from benchmarks import bounds, walk
 from benchmarks.constants import FAMILIES
 from benchmarks.documentation.trees import quick_tree
-from benchmarks.page_descriptions import FILES
+from benchmarks.page_files import FILES
 from kosmos_rag.core.config import DatabaseSettings
 
 ROOT = Path(__file__).parents[2]
