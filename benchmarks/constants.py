@@ -55,6 +55,7 @@ FAMILIES: Mapping[str, Family] = {
         modules=["parsing/pdf"],
         tests=[
             "unit/parsing/test_pdf.py",
+            "unit/parsing/test_pdf_letters.py",
             "unit/parsing/test_pdf_regions.py",
             "unit/parsing/test_pdf_tables.py",
             "unit/parsing/test_cases.py",

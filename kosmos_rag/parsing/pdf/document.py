@@ -16,6 +16,7 @@ from kosmos_rag.core.types import Heading, LineBox, Note, ParsedDocument, TableS
 from kosmos_rag.parsing import bounds, media_types
 from kosmos_rag.parsing.clean import clean_property_title, clean_title
 from kosmos_rag.parsing.limits import OutputLimits
+from kosmos_rag.parsing.pdf.faces import Faces
 from kosmos_rag.parsing.pdf.headings import find_headings
 from kosmos_rag.parsing.pdf.lines import Line, tidy
 from kosmos_rag.parsing.pdf.ocr import PageReader
@@ -251,11 +252,12 @@ def _pages(document: Any, limits: OutputLimits, reader: PageReader | None) -> It
 
     if document.get_formtype() != pypdfium2.raw.FORMTYPE_NONE:
         document.init_forms()
+    faces = Faces()
     size = 0
     for index in range(len(document)):
         try:
             with closing(document[index]) as opened:
-                page = _page(opened, document.formenv, limits, reader)
+                page = _page(opened, document.formenv, faces, limits, reader)
         except pypdfium2.PdfiumError:
             yield None
             continue
@@ -264,11 +266,11 @@ def _pages(document: Any, limits: OutputLimits, reader: PageReader | None) -> It
         yield page
 
 
-def _page(page: Any, forms: Any, limits: OutputLimits, reader: PageReader | None) -> _Page:
+def _page(page: Any, forms: Any, faces: Faces, limits: OutputLimits, reader: PageReader | None) -> _Page:
     import pypdfium2
 
     with closing(page.get_textpage()) as layer:
-        content = read_page(page, layer, forms.raw if forms else None)
+        content = read_page(page, layer, faces, forms.raw if forms else None)
         if content.lines or content.values or reader is None or not pypdfium2.raw.FPDFPage_CountObjects(page):
             return _arrange_page(content, limits)
     return _arrange_page(reader.read(page), limits)

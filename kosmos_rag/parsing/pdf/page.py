@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from kosmos_rag.parsing.pdf.faces import Faces
 from kosmos_rag.parsing.pdf.form_fields import read_values
 from kosmos_rag.parsing.pdf.graphics import Box, Graphics, Rules, read_graphics, sort_rules, unite
 from kosmos_rag.parsing.pdf.text_layer import DOWNWARD, MIDDLE, UPWARD, LayerReader, Run, turn_back, turn_box
@@ -90,17 +91,18 @@ class PageContent:
         return self.frame is not None and self.frame.turn == DOWNWARD
 
 
-def read_page(page: Any, layer: Any, forms: Any = None) -> PageContent:
+def read_page(page: Any, layer: Any, faces: Faces, forms: Any = None) -> PageContent:
     """Return the content of a page.
 
     Args:
         layer: its text layer.
+        faces: those of the document.
         forms: the form environment of the document.
     """
     graphics = read_graphics(page) if layer.count_chars() else Graphics()
     area = Box(*page.get_bbox())
     rules = sort_rules(graphics.rules)
-    reader = LayerReader(layer, rules)
+    reader = LayerReader(layer, rules, faces)
     lines = [(turn, runs) for turn, runs in reader.read() if _is_on_page(turn, runs, area)]
     characters: Counter[int] = Counter()
     for turn, runs in lines:

@@ -11,13 +11,11 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from kosmos_rag.parsing import bounds
+from kosmos_rag.parsing.pdf.faces import Face, Faces
 from kosmos_rag.parsing.pdf.graphics import Box, Rules, load_pdfium, unite
 
 _LINE_PIECES = re.compile(r"[^\ufffe\x02\r\n]+[\ufffe\x02]?")
 """PDFium writes U+FFFE or U+0002 for the hyphen of a divided word, and continues with the next line of the page."""
-_BOLD = re.compile(rb"bold|black|heavy|demi|medi|cmbx|sfbx|\.b$|\.b\+", re.IGNORECASE)
-_BOLD_WEIGHT = 600
-"""Of a font whose name does not say it."""
 _WIDE_ADVANCE = 0.61
 """Sizes of the letters that a character takes on average where cells of a table share a text object."""
 RAISED = 0.22
@@ -31,6 +29,11 @@ COLUMN_GAP = 0.4
 SEAM = 0.33
 """Sizes of the letters between two text objects of a line of cells that are two cells."""
 _LEADERS = "._\u2026\u00b7"
+_CODES = re.compile(r"[\x0b\x0c\x0e-\x1f\x88]|\r(?!\n)")
+"""Characters of TeX fonts without Unicode, by their codes in the encodings OT1, T1 and TS1."""
+_LETTERS_OF_CODES = dict(zip("\x0b\x0c\r\x0e\x0f", "\ufb00\ufb01\ufb02\ufb03\ufb04", strict=True)) | dict(
+    zip("\x1b\x1c\x1d\x1e\x1f\x15\x16\x88", "\ufb00\ufb01\ufb02\ufb03\ufb04\u2013\u2014\u2022", strict=True)
+)
 
 MIDDLE = 0.3
 """Sizes of the letters from the baseline to the middle of a line."""
@@ -56,6 +59,8 @@ class Run(NamedTuple):
 class _Style(NamedTuple):
     size: float
     bold: bool
+    named_bold: bool
+    """Bold by the name of its face."""
     baseline: float
     turn: int
 
@@ -66,12 +71,20 @@ class LayerReader:
     A call costs more than it computes.
     """
 
-    def __init__(self, layer: Any, rules: Rules) -> None:
-        """Begin; ruled lines across a line of text divide what is on their two sides."""
+    def __init__(self, layer: Any, rules: Rules, faces: Faces) -> None:
+        """Begin; ruled lines across a line of text divide what is on their two sides.
+
+        Args:
+            layer: the text layer.
+            rules: the ruled lines.
+            faces: those of the document.
+        """
         self._raw = load_pdfium()
         self._layer = layer.raw
         # A character outside the first plane has two indexes in the layer.
         self._text = layer.get_text_range()
+        if _CODES.search(self._text) is not None:
+            self._text = _CODES.sub(lambda code: _LETTERS_OF_CODES.get(code[0], code[0]), self._text)
         if not self._text.isascii() and max(self._text) > "\uffff":
             self._text = "".join(map(_split_surrogates, self._text))
         self._walls = rules.vertical, rules.horizontal
@@ -82,13 +95,20 @@ class LayerReader:
         self._pointers = [
             ctypes.cast(ctypes.byref(self._numbers, at * size), ctypes.POINTER(ctypes.c_double)) for at in range(4)
         ]
-        self._bold: dict[tuple[bytes, int], bool] = {}
-        """By the name and the weight of the font."""
+        self._faces = faces
+        self._turned_at: tuple[int, int] | None = None
+        """Index in its words and in the layer of the first character of a line that runs in another direction."""
         self._matrix = self._raw.FS_MATRIX()
         self._loose = self._raw.FS_RECTF()
 
-    def read(self) -> Iterator[tuple[int, list[Run]]]:
-        """Yield direction and runs of each line."""
+    def read(self) -> list[tuple[int, list[Run]]]:
+        """Return direction and runs of each line."""
+        lines = list(self._read_lines())
+        if self._faces.has_heavy_text:
+            return [(style.turn, [run._replace(bold=style.named_bold) for run in runs]) for style, runs in lines]
+        return [(style.turn, runs) for style, runs in lines]
+
+    def _read_lines(self) -> Iterator[tuple[_Style, list[Run]]]:
         count = self._raw.FPDFText_CountChars(self._layer)
         to_index = self._raw.FPDFText_GetCharIndexFromTextIndex
         for piece in _LINE_PIECES.finditer(self._text):
@@ -98,17 +118,23 @@ class LayerReader:
                 continue
             start = piece.start() + len(text) - len(text.lstrip())
             first = to_index(self._layer, start)
-            if not 0 <= first < count:
-                continue
-            turn, runs = self._read_line(first, words, divided=len(text) < len(piece[0]))
-            if runs:
-                yield turn, runs
+            while words and 0 <= first < count:
+                style, runs = self._read_line(first, words, divided=len(text) < len(piece[0]))
+                if runs:
+                    yield style, runs
+                at, first = self._take_turned() or (len(words), first)
+                words = words[at:]
 
-    def _read_line(self, first: int, words: str, *, divided: bool) -> tuple[int, list[Run]]:
+    def _take_turned(self) -> tuple[int, int] | None:
+        """Return where the last line begins to run in another direction, once."""
+        turned_at, self._turned_at = self._turned_at, None
+        return turned_at
+
+    def _read_line(self, first: int, words: str, *, divided: bool) -> tuple[_Style, list[Run]]:
         style = self._style(first, len(words))
         boxes = list(self._boxes(first, len(words), style.turn))
         if not boxes:
-            return 0, []
+            return style, []
         if style.turn == 0 and _is_vertical(boxes, words, style.size):
             style = style._replace(turn=DOWNWARD, baseline=boxes[0].left)
             boxes = [turn_box(unite(boxes), DOWNWARD)]
@@ -116,11 +142,11 @@ class LayerReader:
             self._seams = list(_find_seams(boxes, style.size))
             runs = list(self._runs(first, words, style))
             if runs:
-                runs[-1] = runs[-1]._replace(divided=divided)
-            return style.turn, runs
+                runs[-1] = runs[-1]._replace(divided=divided and self._turned_at is None)
+            return style, runs
         left, _, right, _ = boxes[0] if len(boxes) == 1 else unite(boxes)
         run = Run(_join_surrogates(words), left, right, style.baseline, style.size, style.bold, divided)
-        return style.turn, [run if style.turn else run._replace(start=first)]
+        return style, [run if style.turn else run._replace(start=first)]
 
     def split_words(self, run: Run) -> list[Run]:
         """Return the words of a horizontal run with their positions; nothing if they cannot be read."""
@@ -144,21 +170,22 @@ class LayerReader:
     def _style(self, index: int, count: int) -> _Style:
         size, turn = self._size(index)
         # A line that only begins in bold letters is not bold.
-        bold = self._is_bold(index) and self._is_bold(index + count - 1)
-        return _Style(size, bold, self._baseline(index, turn), turn)
+        first, last = self._face(index), self._face(index + count - 1)
+        self._faces.add(first, count)
+        bold, named_bold = (
+            self._faces.is_bold(first, by_name=by_name) and self._faces.is_bold(last, by_name=by_name)
+            for by_name in (False, True)
+        )
+        return _Style(size, bold, named_bold, self._baseline(index, turn), turn)
 
     def _baseline(self, index: int, turn: int) -> float:
         self._raw.FPDFText_GetCharOrigin(self._layer, index, self._pointers[0], self._pointers[1])
         x, y = self._numbers[0], self._numbers[1]
         return turn_box(Box(x, y, x, y), turn).bottom if turn else y
 
-    def _is_bold(self, index: int) -> bool:
+    def _face(self, index: int) -> Face:
         self._raw.FPDFText_GetFontInfo(self._layer, index, self._name, bounds.MAX_FONT_NAME_BYTES, None)
-        weight = self._raw.FPDFText_GetFontWeight(self._layer, index)
-        key = self._name.value, weight
-        if (bold := self._bold.get(key)) is None:
-            bold = self._bold[key] = weight >= _BOLD_WEIGHT or _BOLD.search(key[0]) is not None
-        return bold
+        return Face(self._name.value, self._raw.FPDFText_GetFontWeight(self._layer, index))
 
     def _size(self, index: int) -> tuple[float, int]:
         """Return the size of a character on the page, and its direction."""
@@ -227,7 +254,7 @@ class LayerReader:
         left = right = bottom = top = 0.0
         start = first
         size, baseline = own_size, own_baseline = style.size, style.baseline
-        for index, character in zip(indexes, words, strict=True):
+        for at, (index, character) in enumerate(zip(indexes, words, strict=True)):
             if character.isspace():
                 if letters and letters[-1] != " ":
                     letters.append(" ")
@@ -239,7 +266,10 @@ class LayerReader:
             box_left, box_bottom, box_right, box_top = box
             if box_bottom != bottom or box_top != top:
                 bottom, top = box_bottom, box_top
-                own_size, _ = self._size(index)
+                own_size, own_turn = self._size(index)
+                if own_turn != turn:
+                    self._turned_at = at, index
+                    break
                 own_baseline = self._baseline(index, turn)
                 walls = [(wall.left, wall.right) for wall in all_walls if bottom < wall.top and wall.bottom < top]
             if letters and (

@@ -1,0 +1,77 @@
+"""Letters of a PDF: bold faces, codes of TeX fonts, and letters that run in another direction."""
+
+import pytest
+
+from kosmos_rag.core.types import ParsedDocument, SourceDocument
+from kosmos_rag.parsing import parse
+from tests.reliability.hostile_pdf import pdf
+
+TEXT = ["The pump of the plant is checked each week by", "two persons of the shift, and they write it down."]
+
+
+def draw(content: str, *fonts: str) -> ParsedDocument:
+    """A page whose fonts are named F1, F2 and so on."""
+    resources = " ".join(f"/F{number} {font}" for number, font in enumerate(fonts, start=1))
+    page = (
+        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 400] /Contents 4 0 R "
+        f"/Resources << /Font << {resources} >> >> >>"
+    )
+    stream = f"<< /Length {len(content)} >>\nstream\n{content}\nendstream"
+    objects = {3: page.encode(), 4: stream.encode("latin-1")}
+    return parse(SourceDocument(source="a.pdf", data=pdf(objects)))
+
+
+def font(name: str, stem: int = 0) -> str:
+    descriptor = f"<< /Type /FontDescriptor /FontName /{name} /Flags 32 /StemV {stem} >>"
+    return f"<< /Type /Font /Subtype /Type1 /BaseFont /{name} /FontDescriptor {descriptor} >>"
+
+
+def show(number: int, y: int, text: str) -> str:
+    return f"BT /F{number} 10 Tf 50 {y} Td ({text}) Tj ET "
+
+
+@pytest.mark.parametrize("stem", [80, 160], ids=["usual", "as wide as bold"])
+def test_parse_pdf__bold_is_what_is_heavier_than_the_text(stem: int) -> None:
+    lines = [show(2, 350, "Checks"), *(show(1, 330 - 12 * at, text) for at, text in enumerate(TEXT * 3))]
+    parsed = draw("".join(lines), font("Plain", stem), font("Plain-Bold", 170))
+    assert [heading.title for heading in parsed.headings] == ["Checks"]
+
+
+def test_parse_pdf__a_word_in_another_face_cuts_no_paragraph_where_weights_are_wrong() -> None:
+    first = "BT /F2 10 Tf 50 330 Td (R) Tj /F1 10 Tf 8 0 Td (is the language of the plan, and it is read.) Tj ET "
+    parsed = draw(show(1, 342, TEXT[0]) + first + show(1, 318, TEXT[1]), font("Plain", 160), font("PlainSans", 80))
+    assert "\n\n" not in parsed.text
+
+
+@pytest.mark.parametrize(
+    ("codes", "expected"),
+    [
+        (r"o\033ice \034nds a \035oor, e\036cient ba\037e", "office finds a floor, efficient baffle"),
+        (r"o\013ice \014nds e\016cient ba\017e", "office finds efficient baffle"),
+        (r"pages 2\0253", "pages 2–3"),
+    ],
+    ids=["T1", "OT1", "a dash"],
+)
+def test_parse_pdf__ligatures_of_tex_fonts_without_unicode(codes: str, expected: str) -> None:
+    procedures = " ".join(f"/c{code} 6 0 R" for code in range(256))
+    differences = " ".join(f"/c{code}" for code in range(256))
+    type3 = (
+        "<< /Type /Font /Subtype /Type3 /FontBBox [0 0 10 10] /FontMatrix [0.1 0 0 0.1 0 0] /FirstChar 0 /LastChar 255 "
+        f"/Widths [{'5 ' * 256}] /CharProcs << {procedures} >> "
+        f"/Encoding << /Type /Encoding /Differences [0 {differences}] >> >>"
+    )
+    glyph = b"<< /Length 32 >>\nstream\n5 0 0 0 5 7 d1 0 0 4 7 re f       \nendstream"
+    content = show(1, 300, codes)
+    page = (
+        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 400] /Contents 4 0 R "
+        f"/Resources << /Font << /F1 {type3} >> >> >>"
+    )
+    stream = f"<< /Length {len(content)} >>\nstream\n{content}\nendstream"
+    data = pdf({3: page.encode(), 4: stream.encode(), 6: glyph})
+    assert " ".join(parse(SourceDocument(source="a.pdf", data=data)).text.split()) == expected
+
+
+def test_parse_pdf__letters_upside_down_at_the_side_leave_a_line_whole() -> None:
+    stamp = "BT /F1 21.6 Tf -0.2 0 0 -0.2 45 333 Tm (NOTE) Tj ET "
+    parsed = draw(stamp + show(1, 330, TEXT[0]), "5 0 R")
+    assert TEXT[0] in parsed.text
