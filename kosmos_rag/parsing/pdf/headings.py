@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.headings import LONGEST
-from kosmos_rag.parsing.pdf.lines import LARGER
+from kosmos_rag.parsing.pdf.cells import is_value
+from kosmos_rag.parsing.pdf.lines import LARGER, Line, join_text
 from kosmos_rag.parsing.pdf.page_lines import APART, Paragraph
 
 Style = tuple[float, bool]
@@ -35,6 +36,8 @@ _LETTERS = re.compile(
 )
 """Labels of a drawing; a title of more single letters may be spaced."""
 _SENTENCE_END = (".", ",", "。", "、")
+_LABELLED = re.compile(r"[^:]+:\s+(?=\S)")
+_MAIL = re.compile(r"\S+@\S+\.\w+")
 
 
 class FoundHeading(NamedTuple):
@@ -128,7 +131,7 @@ def _title(paragraph: Paragraph) -> str | None:
 
     The result is None if it is too long, a date, a sentence, or no words.
     """
-    if paragraph.verbatim is not None or not paragraph.lines:
+    if paragraph.verbatim is not None or not paragraph.lines or any(map(_has_cells, paragraph.lines)):
         return None
     title = " ".join(paragraph.text.split())
     if (
@@ -142,9 +145,31 @@ def _title(paragraph: Paragraph) -> str | None:
         or _REMARK.fullmatch(title)
         or _LETTERS.fullmatch(title)
         or _DATE.fullmatch(title)
+        or (title.endswith((":", "\uff1a")) and not title.isupper())
+        or _is_labelled_value(title)
     ):
         return None
     return title
+
+
+def _has_cells(line: Line) -> bool:
+    """Return whether pieces of a line are set apart.
+
+    They are cells, unless the first one is the number of a title.
+    """
+    gaps = [at for at, (run, other) in enumerate(pairwise(line.runs), 1) if other.left - run.right > 2 * line.size]
+    if not gaps:
+        return False
+    before = f"{join_text(line.runs[: gaps[-1]])} "
+    number = _NUMBER.match(f"{before}x")
+    return number is None or number.end() < len(before)
+
+
+def _is_labelled_value(title: str) -> bool:
+    """Return whether a text is a label with a number, a date or an address."""
+    label = _LABELLED.match(title)
+    value = title[label.end() :] if label else ""
+    return any(form.fullmatch(value) for form in (_DATE, _ADDRESS, _MAIL)) or is_value(value)
 
 
 def _is_numbered(paragraph: Paragraph, title: str, following: Paragraph | None) -> bool:
