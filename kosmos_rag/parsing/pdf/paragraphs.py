@@ -114,9 +114,22 @@ class _PageBuilder:
             if aside:
                 self._interrupted = True
             above = item
-        self._pending += [Paragraph(lines=[line], is_running=True) for line in asides]
+        heads, feet = self._split_asides(asides)
+        self._pending += feet
         self._flush()
+        if self._joins_page_before:
+            self._paragraphs += heads
+        else:
+            self._paragraphs[:0] = heads
         return self._paragraphs
+
+    def _split_asides(self, asides: Sequence[Line]) -> tuple[list[Paragraph], list[Paragraph]]:
+        """Return those at the top and those at the bottom of the page."""
+        middle = (self._page.top + self._page.bottom) / 2
+        sides: tuple[list[Paragraph], list[Paragraph]] = [], []
+        for line in asides:
+            sides[line.baseline < middle].append(Paragraph(lines=[line], is_running=True))
+        return sides
 
     @property
     def end(self) -> _PageEnd | None:
@@ -174,7 +187,7 @@ class _PageBuilder:
     def _add(self, line: Line, above: Line | None, below: Line | None) -> None:
         last = self._last
         self._jumped = not self._text or (last is not None and line_distance(last, line) < -0.5)
-        if last is None:
+        if last is None or self._follows_display(last, line):
             divides = True
         elif above is None or line_distance(above, line) < -0.5:
             divides = not self._carries_on(last, line, below)
@@ -190,6 +203,22 @@ class _PageBuilder:
             self._flush()
         self._text = Paragraph(lines=[line], space_above=self._space(above, line))
         self._paragraphs.append(self._text)
+
+    def _follows_display(self, last: Line, line: Line) -> bool:
+        """Return whether text in smaller letters, as code, is between two lines of a column."""
+        lines = [each.lines[0] if each.lines else None for each in self._pending]
+        return (
+            not self._jumped
+            and last.region == line.region
+            and bool(lines)
+            and all(
+                each
+                and each.region == line.region
+                and line.baseline < each.baseline < last.baseline
+                and not _CAPTION.match(each.text)
+                for each in lines
+            )
+        )
 
     def _flush(self) -> None:
         self._paragraphs += self._pending

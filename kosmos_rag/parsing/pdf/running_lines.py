@@ -34,6 +34,13 @@ def drop_running_lines(pages: Sequence[PageLines], metrics: Metrics) -> Iterator
         for offset in {offset for line in lines for offset in _page_offsets(line, index)}
     )
     least = 2 if len(pages) <= 4 else 3
+    on_sides = Counter((index % 2, key) for index, lines in enumerate(outer) for key in {_key(line) for line in lines})
+
+    def is_of_side(index: int, line: Line) -> bool:
+        """Return whether a line is on at least half of the left or right pages."""
+        count = on_sides[index % 2, _key(line)]
+        return count > 1 and 2 * count >= len(pages[index % 2 :: 2])
+
     known_keys: set[str] = set()
     for index, (page, lines) in enumerate(zip(pages, outer, strict=True)):
         running, first = set(), []
@@ -41,7 +48,11 @@ def drop_running_lines(pages: Sequence[PageLines], metrics: Metrics) -> Iterator
             if _is_page_number(line):
                 if with_number >= 2:
                     running.add(id(line))
-            elif counts[_key(line)] >= least or any(offsets[at] >= least for at in _page_offsets(line, index)):
+            elif (
+                counts[_key(line)] >= least
+                or is_of_side(index, line)
+                or any(offsets[at] >= least for at in _page_offsets(line, index))
+            ):
                 running.add(id(line))
                 text = _key(line)[0]
                 first += [line] if text not in known_keys else []

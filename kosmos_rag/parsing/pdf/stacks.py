@@ -31,6 +31,8 @@ class _Section:
     rows: list[Row]
     stack: Stack | None
     """None for text."""
+    text_of: Stack | None = None
+    """The stack that a line of text is among the rows of."""
 
     @property
     def is_tabular(self) -> bool:
@@ -86,9 +88,9 @@ class TableFinder:
             first -= 1
         while end < len(rows) and _is_tight(rows[end - 1], rows[end]) and rows[end].items[0].box.left > left + NEAR:
             end += 1
-        yield from (_Section(rows=[row], stack=None) for row in rows[:first])
+        yield from (_Section(rows=[row], stack=None, text_of=stack) for row in rows[:first])
         yield from self._split_cells(stack, rows[first:end])
-        yield from (_Section(rows=[row], stack=None) for row in rows[end:])
+        yield from (_Section(rows=[row], stack=None, text_of=stack) for row in rows[end:])
 
     def _split_cells(self, stack: Stack, rows: Sequence[Row]) -> Iterator[_Section]:
         section: list[Row] = []
@@ -110,7 +112,7 @@ class TableFinder:
                     yield _Section(rows=section[: 1 - names or len(section)], stack=stack)
                     section = section[1 - names or len(section) :]
             if is_title:
-                yield _Section(rows=[row], stack=None)
+                yield _Section(rows=[row], stack=None, text_of=stack)
             else:
                 section.append(row)
         if section:
@@ -306,15 +308,17 @@ def _read_stacks(sections: Sequence[_Section | Region], consumed: set[int]) -> I
 
     The rows of a stack that is no table are read by rows, or by columns.
     """
-    visited: set[int] = set()
+    by_column: dict[int, bool] = {}
     for section in sections:
-        if isinstance(section, Region) or section.stack is None:
+        stack = None if isinstance(section, Region) else section.stack or section.text_of
+        if isinstance(section, Region) or stack is None:
             yield section
-        elif id(section.stack) in consumed or not _is_by_column(section.stack):
+        elif (is_read := by_column.get(id(stack))) is None and id(stack) not in consumed and _is_by_column(stack):
+            by_column[id(stack)] = True
+            yield from _read_columns(stack)
+        elif not is_read:
+            by_column[id(stack)] = False
             yield _Section(rows=section.rows, stack=None)
-        elif id(section.stack) not in visited:
-            visited.add(id(section.stack))
-            yield from _read_columns(section.stack)
 
 
 def _is_by_column(stack: Stack) -> bool:
@@ -341,7 +345,7 @@ def _are_out_of_step(rows: Sequence[Row], strip: float) -> bool:
         left = [line for line in row.lines if line.right <= strip]
         right = [line for line in row.lines if line.left >= strip]
         if left and right:
-            begins.add((not left[-1].text[0].islower(), not right[0].text[0].islower()))
+            begins.add((left[-1].text[0].isupper(), right[0].text[0].isupper()))
     return {(True, False), (False, True)} <= begins
 
 

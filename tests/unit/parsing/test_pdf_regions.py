@@ -361,3 +361,80 @@ def test_parse_pdf__labels_addresses_and_single_letters_are_no_headings() -> Non
         page.text(50, 60 + 60 * number, title, size=14)
         page.lines(50, 80 + 60 * number, f"Item {number} is sold by the house of Linz in boxes of", "ten or twenty.")
     assert [heading.title for heading in page.parse().headings] == ["Invoice", "heading level 10", "S T A F F"]
+
+
+def test_parse_pdf__terms_in_small_letters_are_beside_their_codes() -> None:
+    page = Page()
+    rows = [("ordered triple", "triple"), ("3D path", "path3"), ("exponential form", "6.02e23"), ("string", '"abc"')]
+    for number, (term, code) in enumerate(rows):
+        page.text(50, 100 + 12 * number, term)
+        page.text(200, 100 + 12 * number, code)
+    lines = page.parse().text.split("\n")
+    assert [line for line in lines if line] == [f"{term} {code}" for term, code in rows]
+
+
+def test_parse_pdf__a_title_within_a_column_is_read_once() -> None:
+    page = Page()
+    for y in range(6):
+        for x, (first, second) in zip((60, 320), CHECKLIST, strict=True):
+            page.text(x, 100 + 12 * y + 12 * (y > 2), [*first, *second][y])
+    page.text(60, 136, "For a child", style="B")
+    text = page.parse().text
+    assert text.count("For a child") == 1
+    assert text.index("Safety plan") < text.index("For a child") < text.index("in need of help") < text.index("Visits")
+
+
+def test_parse_pdf__code_within_a_sentence_stays_in_its_place() -> None:
+    page = Page()
+    page.lines(50, 100, "The text of the manual is set in letters of ten points, as is usual,", "For example the code")
+    page.text(70, 130, "canvas.mark('life')", size=8)
+    page.lines(50, 148, "defines a place in the file that other pages of the manual name.")
+    text = page.parse().text
+    assert text.index("For example") < text.index("canvas.mark") < text.index("defines a place")
+
+
+@pytest.mark.parametrize(
+    "label", ["Account number:", "Dated: 10/24/2019", "Mail: anna@example.org", "TOTAL: 41.50", "Paid by"]
+)
+def test_parse_pdf__labels_and_rows_in_larger_letters_are_no_headings(label: str) -> None:
+    page = Page()
+    page.text(50, 60, "Receipt", size=18)
+    page.text(50, 90, label, size=12)
+    if label == "Paid by":
+        page.text(250, 90, "card", size=12)
+    page.lines(50, 120, *["This line of the receipt has the letters that most of its text has."] * 6)
+    assert [heading.title for heading in page.parse().headings] == ["Receipt"]
+
+
+@pytest.mark.parametrize("title", ["2     Methods", "APPLICANT:", "Background: the first year"])
+def test_parse_pdf__a_number_apart_and_a_colon_leave_a_heading(title: str) -> None:
+    page = Page()
+    number, _, words = title.partition("     ")
+    page.text(50, 90, number, size=14)
+    page.text(90, 90, words, size=14)
+    page.lines(50, 120, *["This line of the report has the letters that most of its text has."] * 6)
+    assert [squeeze(heading.title) for heading in page.parse().headings] == [squeeze(title)]
+
+
+def test_parse_pdf__running_lines_of_the_first_page_are_where_they_are_printed() -> None:
+    page = Page()
+    for number in range(3):
+        if number:
+            page.add()
+        page.text(50, 40, "Plant handbook")
+        page.lines(50, 120, f"Sentence {number} of the handbook is on this page.")
+        page.text(50, 780, "Printed in Linz")
+    text = page.parse().text
+    assert text.index("Plant handbook") < text.index("Sentence 0") < text.index("Printed in Linz")
+    assert text.count("Plant handbook") == text.count("Printed in Linz") == 1
+
+
+def test_parse_pdf__running_lines_of_left_and_right_pages() -> None:
+    page = Page()
+    for number in range(5):
+        if number:
+            page.add()
+        page.text(50, 40, ["Anna Berg", "Pumps in plants"][number % 2])
+        page.lines(50, 120, f"Sentence {number} of the paper is on this page.")
+    text = page.parse().text
+    assert text.count("Pumps in plants") == text.count("Anna Berg") == 1
