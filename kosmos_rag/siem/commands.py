@@ -28,7 +28,7 @@ TargetOption = Annotated[
 @command
 def export(
     to: TargetOption,
-    state: Annotated[Path, typer.Option("--state", metavar="FILE", help="Where the export keeps its position.")],
+    state: Annotated[Path, typer.Option("--state", metavar="FILE", help="File that keeps the position of the export.")],
     *,
     common: TenantOptions,
 ) -> None:

@@ -36,7 +36,7 @@ def test_collection__from_its_creation_to_its_end(kosmos: Run) -> None:
     listed = json.loads(kosmos("collection", "list", "--json").stdout)["collections"]
     assert [(info["name"], info["preset"], info["chunks"]) for info in listed] == [("kb", "keyword", 2)]
     assert "semantic_weight: 0.0" in kosmos("collection", "show", "kb").stdout
-    assert "has the settings of the tenant" in kosmos("collection", "show", "other").stdout
+    assert "has no preset" in kosmos("collection", "show", "other").stdout
 
     explained = kosmos("search", "sum of sales", "--collection", "kb", "--explain").stdout
     assert "signals 1   1.000 + 0.200 sql_keywords = 1.200" in explained

@@ -18,7 +18,7 @@ app = typer.Typer(help="Manage the collections of a tenant and their presets.")
 
 NameArgument = Annotated[str, typer.Argument(help="Name of the collection.")]
 PresetOption = Annotated[
-    str, typer.Option("--preset", "-p", metavar="NAME|FILE", help="Name of a preset, docs/presets.md, or a YAML file.")
+    str, typer.Option("--preset", "-p", metavar="NAME|FILE", help="Name of a preset of the library, or a YAML file.")
 ]
 
 
@@ -73,7 +73,7 @@ def list_(principal: PrincipalOption = None, *, common: TenantOptions) -> None:
 @app.command("show")
 @command
 def show(name: NameArgument, *, common: TenantOptions) -> None:
-    """Show the settings of a collection that differ from the tenant's."""
+    """Show the settings that a collection has from its preset."""
     with common.open_tenant() as tenant:
         settings = tenant.collections.settings(name)
     if common.as_json:
@@ -83,7 +83,7 @@ def show(name: NameArgument, *, common: TenantOptions) -> None:
 
         typer.echo(yaml.safe_dump(settings, sort_keys=False, allow_unicode=True), nl=False)
     else:
-        typer.echo(f"the collection {name} of tenant {common.tenant} has the settings of the tenant")
+        typer.echo(f"the collection {name} of tenant {common.tenant} has no preset")
 
 
 @app.command("delete")

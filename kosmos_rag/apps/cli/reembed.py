@@ -38,7 +38,7 @@ class BackfillEngine(StrEnum):
 @app.command("status")
 @command
 def status(*, common: TenantOptions) -> None:
-    """Show the embedding spaces and the progress of the backfill."""
+    """Show the embedding spaces, and how many chunks each has embedded."""
     _run(lambda tenant, _: tenant.spaces.status(), common)
 
 
@@ -73,7 +73,8 @@ def cutover(
         Path | None, typer.Option("--questions", metavar="FILE", help="Compare both models with this question file.")
     ] = None,
     force: Annotated[
-        str | None, typer.Option("--force", metavar="REASON", help="Cut over in spite of the measurements.")
+        str | None,
+        typer.Option("--force", metavar="REASON", help="Reason to cut over although recall or quality is too low."),
     ] = None,
     *,
     common: TenantOptions,

@@ -50,8 +50,8 @@ class SearchOptions(ReadOptions):
         Literal["auto", "operators", "plain"],
         typer.Option(
             "--syntax",
-            help="Whether + and - before words are operators: auto: in a question of operators and terms alone; "
-            "operators: in each question; plain: in none.",
+            help="Read + and - before words as operators: plain never, operators always, auto where the question has "
+            "at most six other words.",
         ),
     ] = "auto"
     principal: PrincipalOption = None

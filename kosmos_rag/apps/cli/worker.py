@@ -35,7 +35,7 @@ def worker(
 ) -> None:
     """Run the jobs of all tenants: documents, sources, maintenance.
 
-    SIGTERM drains the worker.
+    On SIGTERM running jobs have worker.drain_s seconds to finish.
 
     With --until-idle, exits with 1 where a job failed.
     """

@@ -31,7 +31,9 @@ def start(
     name: NameArgument,
     change: Annotated[
         list[str] | None,
-        typer.Option("--change", metavar="KEY=VALUE", help="A changed setting of the treatment; may be repeated."),
+        typer.Option(
+            "--change", metavar="KEY=VALUE", help="A setting that differs in the second configuration; may be repeated."
+        ),
     ] = None,
     settings: Annotated[
         Path | None, typer.Option("--settings", metavar="FILE", help="YAML file of changed settings, like a preset.")
@@ -40,7 +42,9 @@ def start(
     mode: Annotated[
         str,
         typer.Option(
-            "--mode", metavar="MODE", help="shadow, or serve: the treatment answers its share of the questions."
+            "--mode",
+            metavar="MODE",
+            help="shadow: readers get the present results; serve: the second configuration answers its share.",
         ),
     ] = "shadow",
     *,
