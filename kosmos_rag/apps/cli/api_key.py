@@ -121,7 +121,7 @@ def rotate(
 @app.command("revoke")
 @command
 def revoke(key: KeyArgument, *, common: TenantOptions) -> None:
-    """Revoke a key; services refuse it after service.key_cache_s seconds."""
+    """Revoke a key: services refuse it within service.key_cache_s seconds."""
     key_id = _id(key)
     with common.open_tenant() as tenant:
         if not tenant.api_keys.revoke(key_id):
