@@ -7,7 +7,8 @@ import pytest
 from kosmos_rag.core.config import RerankingSettings
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.telemetry.tracing import StageTimer
-from kosmos_rag.retrieval.rerank import RerankBatchSize, RerankStage
+from kosmos_rag.models.reranking.batch_size import RerankBatchSize
+from kosmos_rag.retrieval.rerank import RerankStage
 from tests.unit.retrieval.signals.passages import passage
 
 
