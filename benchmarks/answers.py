@@ -26,6 +26,7 @@ from kosmos_rag.answering.scorers import EmbeddingScorer, EvidenceScorer, Rerank
 from kosmos_rag.apps.cli.common import overrides
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.engine.models import EngineModels
+from kosmos_rag.models.reranking.batch_size import RerankBatchSize
 
 SETS = (*(f"xquad-{language}" for language in LANGUAGES), "tatqa", *TREES, "mtragun", "corporate", "analytics")
 
@@ -77,7 +78,7 @@ def main() -> None:
     reranker, cosine = EngineModels(settings, embedder=model).reranker, EmbeddingScorer(model)
     scorer: EvidenceScorer = cosine
     if reranker is not None:
-        scorer = RerankingScorer(reranker, settings.rag.reranking.passages_per_batch)
+        scorer = RerankingScorer(reranker, RerankBatchSize(settings.rag.reranking))
     results: dict[str, Any] = {}
     with Engine(settings, embedder=model, reranker=reranker) as engine:
         for answer_set in load_sets(tuple(arguments.set or SETS)):

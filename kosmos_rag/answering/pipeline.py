@@ -18,12 +18,12 @@ from kosmos_rag.answering.evidence import Evidence, score_questions
 from kosmos_rag.answering.history import Conversation, passage_span, recent_turns
 from kosmos_rag.answering.question_parts import split_question
 from kosmos_rag.answering.sanitize import sanitize
-from kosmos_rag.answering.scorers import EmbeddingScorer, EvidenceScorer, RerankerRun, RerankingScorer
+from kosmos_rag.answering.scorers import EmbeddingScorer, EvidenceScorer, RerankingScorer
 from kosmos_rag.answering.stream import AnswerStream, DeferredStream
 from kosmos_rag.answering.templates import Prompt, load
 from kosmos_rag.core.config import AnswerSettings, RagSettings
 from kosmos_rag.core.errors import ConfigError, ModelError, RequestError, reader_message
-from kosmos_rag.core.protocols import Embedder, LanguageModel, Message, Reranker, TextStream
+from kosmos_rag.core.protocols import Embedder, LanguageModel, Message, TextStream
 from kosmos_rag.core.types import (
     Answer,
     AnswerDone,
@@ -92,8 +92,7 @@ class Answerer:
         settings: RagSettings,
         *,
         scorer: EmbeddingScorer | None = None,
-        reranker: Reranker | None = None,
-        run_reranker: RerankerRun | None = None,
+        reranking_scorer: RerankingScorer | None = None,
         languages: Collection[str] = (),
     ) -> None:
         """Load the prompt templates.
@@ -101,8 +100,7 @@ class Answerer:
         Args:
             embedder: Compares sentences with their evidence, and by `scorer` the question with the units.
             scorer: Of the embedder. Answerers that share it share its cache; None creates one.
-            reranker: Compares the question with the units instead where `rag.reranking` is enabled.
-            run_reranker: Bounds the time of the reranker; None waits until it ends.
+            reranking_scorer: Compares the question with the units instead where `rag.reranking` is enabled.
             model: Writes the answers of the mode `generative`, and rewrites questions of conversations.
             settings: Of answers, contexts, the embedding and reranking.
             languages: ISO 639-1 codes of the embedder's languages; none where they are unknown, or all.
@@ -112,9 +110,7 @@ class Answerer:
         answer = settings.answer
         self._embedder = embedder
         self._embedding_scorer = scorer or EmbeddingScorer(embedder)
-        self._reranking_scorer: RerankingScorer | None = None
-        if reranker is not None and settings.reranking.enabled:
-            self._reranking_scorer = RerankingScorer(reranker, settings.reranking.passages_per_batch, run_reranker)
+        self._reranking_scorer = reranking_scorer if settings.reranking.enabled else None
         self._settings: AnswerSettings = answer
         self._embedding_model = settings.embedding.model
         self._languages = languages

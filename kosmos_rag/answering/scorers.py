@@ -3,6 +3,7 @@
 import hashlib
 import math
 import threading
+import time
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -30,6 +31,16 @@ Similarities = list[NDArray[np.float32]]
 """For each question its similarity to each text."""
 RerankerRun = Callable[[str, Callable[[], Similarities]], Similarities]
 """Runs calls of a reranker for a question, with a span, a slot and a deadline. Raises ModelError."""
+
+
+class BatchSize(Protocol):
+    """How many units a call has, learned from the time that calls take. Thread-safe."""
+
+    passages: int
+
+    def learn(self, passages: int, milliseconds: float) -> None:
+        """Choose the next size by the time of a batch."""
+        ...
 
 
 class EvidenceScorer(Protocol):
@@ -133,12 +144,12 @@ class EmbeddingScorer:
 class RerankingScorer:
     """Scores a unit by a reranker, whose relevance is a probability already."""
 
-    def __init__(self, reranker: Reranker, batch_size: int, run: RerankerRun | None = None) -> None:
+    def __init__(self, reranker: Reranker, batch_size: BatchSize, run: RerankerRun | None = None) -> None:
         """Prepare the scorer.
 
         Args:
             reranker: Reads question and unit together.
-            batch_size: Units of one call.
+            batch_size: Units of one call; not that of passages, which are longer.
             run: Bounds the time of the calls; None calls the reranker in this thread until it ends.
         """
         self._reranker = reranker
@@ -180,11 +191,11 @@ class RerankingScorer:
     ) -> NDArray[np.float32]:
         order = sorted(map(int, _choose_compared(shares)), key=lambda at: -len(texts[at]))
         scores = np.zeros(len(texts), dtype=np.float32)
-        for start in range(0, len(order), self._batch_size):
-            if stopped.is_set():
-                break
-            places = order[start : start + self._batch_size]
+        while order and not stopped.is_set():
+            places, order = order[: self._batch_size.passages], order[self._batch_size.passages :]
+            began = time.monotonic()
             scores[places] = self._score(question, [texts[at] for at in places])
+            self._batch_size.learn(len(places), (time.monotonic() - began) * 1000)
         return scores
 
     def build_parts(self, similarity: float, words: float, index: int) -> dict[str, float]:  # noqa: ARG002

@@ -13,7 +13,7 @@ from typing import Self
 import psycopg
 
 from kosmos_rag.answering.pipeline import Answerer
-from kosmos_rag.answering.scorers import EmbeddingScorer
+from kosmos_rag.answering.scorers import EmbeddingScorer, RerankingScorer
 from kosmos_rag.core.config import RagSettings, Settings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.names import validate_name
@@ -35,6 +35,7 @@ from kosmos_rag.indexing.reembedding.migration import Reembedding
 from kosmos_rag.ingestion.pipeline import IngestPipeline
 from kosmos_rag.models.catalogue import list_languages
 from kosmos_rag.models.embedding.registry import create_registry
+from kosmos_rag.models.reranking.batch_size import RerankBatchSize
 from kosmos_rag.retrieval.pipeline import SearchPipeline
 from kosmos_rag.retrieval.resources import SearchResources
 from kosmos_rag.storage.database import Database
@@ -118,14 +119,16 @@ class Engine:
         scorer = EmbeddingScorer(models.embedder, embed_question=lambda text: question_vectors.get(text, None))
 
         def build_answerer(rag: RagSettings) -> Answerer:
-            rerank = None if resources.rerank is None else resources.rerank.with_settings(rag.reranking)
+            reranking_scorer = None
+            if models.reranker is not None and resources.rerank is not None:
+                run = resources.rerank.with_settings(rag.reranking).run_call
+                reranking_scorer = RerankingScorer(models.reranker, RerankBatchSize(rag.reranking), run)
             return Answerer(
                 models.embedder,
                 models.language_model,
                 rag,
                 scorer=scorer,
-                reranker=models.reranker,
-                run_reranker=None if rerank is None else rerank.run_call,
+                reranking_scorer=reranking_scorer,
                 languages=languages,
             )
 

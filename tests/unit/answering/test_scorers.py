@@ -8,11 +8,12 @@ import pytest
 from kosmos_rag.answering import scorers
 from kosmos_rag.answering.pipeline import Answerer
 from kosmos_rag.answering.scorers import MAX_COMPARED, EmbeddingScorer, RerankingScorer
-from kosmos_rag.core.config import RagSettings
+from kosmos_rag.core.config import RagSettings, RerankingSettings
 from kosmos_rag.core.errors import ModelError, ModelUnavailable
-from kosmos_rag.core.protocols import Vectors
+from kosmos_rag.core.protocols import Reranker, Vectors
 from kosmos_rag.core.telemetry import usage
 from kosmos_rag.core.types import Answer, Context
+from kosmos_rag.models.reranking.batch_size import RerankBatchSize
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.unit.answering.passages import context, passage
 
@@ -52,9 +53,10 @@ def _build_reranker(**by_word: float) -> Relevance:
     return Relevance(lambda text: next((value for word, value in by_word.items() if word in text), 0.01))
 
 
-def _answer(reranker: object, evidence: Context | None = None, **settings: object) -> Answer:
+def _answer(reranker: Reranker | None, evidence: Context | None = None, **settings: object) -> Answer:
     rag = RagSettings.model_validate(settings)
-    answerer = Answerer(HashingEmbedder(dimensions=512), None, rag, reranker=reranker)  # type: ignore[arg-type]
+    scorer = None if reranker is None else RerankingScorer(reranker, RerankBatchSize(rag.reranking))
+    answerer = Answerer(HashingEmbedder(dimensions=512), None, rag, reranking_scorer=scorer)
     return answerer.stream(QUESTION, evidence or context(QUESTION, GARAGE)).answer()
 
 
@@ -139,6 +141,19 @@ def test_answer__does_not_ask_the_reranker_for_more_units_than_the_most_compared
     assert [sentence.text for sentence in answer.sentences] == [ANSWERING]
 
 
+def _batch_size() -> RerankBatchSize:
+    return RerankBatchSize(RerankingSettings(enabled=True, deadline_ms=60_000))
+
+
+def test_reranking_scorer__learns_how_many_units_a_batch_may_have() -> None:
+    reranker = _build_reranker()
+    texts = [f"unit {number}" for number in range(MAX_COMPARED)]
+    scorer = RerankingScorer(reranker, _batch_size())
+    for _ in range(2):
+        scorer.compare([QUESTION], texts, [[0.0] * len(texts)])
+    assert [len(texts) for _, texts in reranker.calls] == [4, 8, 4, 16]
+
+
 def test_reranking_scorer__begins_no_batch_past_the_deadline() -> None:
     reranker = _build_reranker()
 
@@ -148,7 +163,7 @@ def test_reranking_scorer__begins_no_batch_past_the_deadline() -> None:
 
     late: list[Callable[[], scorers.Similarities]] = []
     with pytest.raises(ModelError, match="deadline"):
-        RerankingScorer(reranker, 1, run).compare([QUESTION], ["one", "two"], [[0.0, 0.0]])
+        RerankingScorer(reranker, _batch_size(), run).compare([QUESTION], ["one", "two"], [[0.0, 0.0]])
     late[0]()
     assert reranker.calls == []
 
@@ -212,4 +227,4 @@ def test_reranking_scorer__refuses_a_number_of_scores_that_is_not_that_of_the_un
             return [0.5] * (len(passages) - 1)
 
     with pytest.raises(ModelError, match="one finite score"):
-        RerankingScorer(Short(), 8).compare([QUESTION], ["one", "two"], [[0.0, 0.0]])
+        RerankingScorer(Short(), _batch_size()).compare([QUESTION], ["one", "two"], [[0.0, 0.0]])

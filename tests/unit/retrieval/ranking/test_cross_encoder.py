@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 
 from kosmos_rag import Settings
 from kosmos_rag.answering.pipeline import Answerer
+from kosmos_rag.answering.scorers import RerankingScorer
 from kosmos_rag.core.config import RagSettings
 from kosmos_rag.core.errors import ModelError, ModelUnavailable
+from kosmos_rag.models.reranking.batch_size import RerankBatchSize
 from kosmos_rag.models.reranking.cross_encoder import CrossEncoderReranker
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.unit.answering.passages import context, passage
@@ -97,7 +99,9 @@ def test_score__of_no_passages_is_empty(reranker: CrossEncoderReranker) -> None:
 
 def test_answer__scores_its_units_by_the_cross_encoder(reranker: CrossEncoderReranker) -> None:
     text = "Ninety days of notice. The wing has a sweep of thirty degrees."
-    answerer = Answerer(HashingEmbedder(), None, RagSettings(), reranker=reranker)
+    rag = RagSettings()
+    scorer = RerankingScorer(reranker, RerankBatchSize(rag.reranking))
+    answerer = Answerer(HashingEmbedder(), None, rag, reranking_scorer=scorer)
     answer = answerer.stream(QUESTION, context(QUESTION, passage(text, section="Plan"))).answer()
     units = [f"Plan: {unit.text}" for unit in answer.units]
     assert sorted(units) == ["Plan: Ninety days of notice.", "Plan: The wing has a sweep of thirty degrees."]
