@@ -20,7 +20,7 @@ from kosmos_rag.parsing.compose import Composition
 from kosmos_rag.parsing.headings import LONGEST
 from kosmos_rag.parsing.limits import UNLIMITED, OutputLimits
 from kosmos_rag.parsing.office.docx_styles import Lists, ParagraphStyle, Styles, W, parse_outline_level, read_value
-from kosmos_rag.parsing.office.docx_text import NOT_READ, PARAGRAPH, TextReader
+from kosmos_rag.parsing.office.docx_text import NOT_READ, PARAGRAPH, TextReader, is_bold
 from kosmos_rag.parsing.office.xml_tree import find_outermost
 from kosmos_rag.parsing.tables.builder import Cell, TableBuilder, shorten_repetition
 from kosmos_rag.parsing.tables.table import Table, collapse_whitespace
@@ -257,7 +257,7 @@ def _cells(row: Any, above: dict[int, str], read_text: Callable[[Any], str], ins
             text = read_text(cell)
         inside.label = inside.label or shorten_repetition(text)
         columns = max(1, _number(properties.get(f"{W}gridSpan"), 1))
-        yield Cell(text=text, columns=columns)
+        yield Cell(text=text, columns=columns, is_bold=is_bold(cell))
         column += columns
 
 

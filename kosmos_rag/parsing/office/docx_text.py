@@ -35,10 +35,12 @@ _NOTES = {
     f"{W}commentReference": "comments",
 }
 """References to notes, and the part that has the notes."""
-_PROPERTIES, _VANISH, _ALIGN, _VALUE = f"{W}rPr", f"{W}vanish", f"{W}vertAlign", f"{W}val"
+_PROPERTIES, _BOLD, _ALIGN, _VALUE = f"{W}rPr", f"{W}b", f"{W}vertAlign", f"{W}val"
+_NOT_SHOWN = (f"{W}vanish", f"{W}strike", f"{W}dstrike")
+"""Hidden text, and text that is struck through: what replaces it follows."""
 _OFF = ("0", "false", "off")
 _HIDDEN = "hidden"
-"""The style of a run that Word neither shows nor prints."""
+"""The style of a run that is left out."""
 
 
 class TextReader:
@@ -139,9 +141,22 @@ def _run_style(run: Any) -> str:
     properties = run.find(_PROPERTIES)
     if properties is None:
         return ""
-    hidden = properties.find(_VANISH)
-    if hidden is not None and hidden.get(_VALUE) not in _OFF:
+    if any(_is_on(properties, name) for name in _NOT_SHOWN):
         return _HIDDEN
     align = properties.find(_ALIGN)
     value = "" if align is None else align.get(_VALUE, "")
     return value if value in KINDS else ""
+
+
+def _is_on(properties: Any, name: str) -> bool:
+    """Return whether a run has a property that is on or off."""
+    switch = properties.find(name)
+    return switch is not None and switch.get(_VALUE) not in _OFF
+
+
+def is_bold(cell: Any) -> bool:
+    """Return whether all text of a cell is bold by its runs."""
+    runs = [run for run in cell.iter(_RUN) if any(text.text and text.text.strip() for text in run.iter(_TEXT))]
+    return bool(runs) and all(
+        (properties := run.find(_PROPERTIES)) is not None and _is_on(properties, _BOLD) for run in runs
+    )

@@ -15,6 +15,7 @@ class Cell:
     text: str
     columns: int = 1
     rows: int = 1
+    is_bold: bool = False
 
 
 @dataclass(kw_only=True, slots=True)
@@ -44,6 +45,8 @@ class TableBuilder:
         self._spans: dict[tuple[int, int], int] = {}
         self._covered: list[_CoveredColumns] = []
         self._positions = 0
+        self._bold: list[list[bool]] = []
+        """Whether each cell with a text is bold, by row."""
 
     def add_row(self, cells: Iterable[Cell]) -> None:
         """Add a row: each cell takes the next free column.
@@ -54,6 +57,7 @@ class TableBuilder:
             ParseError: `too_large`; the merged cells cover too many positions.
         """
         self._rows.append([])
+        self._bold.append([])
         above = iter(self._covered)
         covered = next(above, None)
         new_covers = []
@@ -65,6 +69,7 @@ class TableBuilder:
                 covered = next(above, None)
             columns = max(1, min(cell.columns, bounds.MAX_SPANNED_COLUMNS))
             self._place(column, columns, cell.text)
+            self._bold[-1] += [cell.is_bold] if cell.text else []
             if cell.rows > 1:
                 text = shorten_repetition(cell.text)
                 new_covers.append(_CoveredColumns(column=column, columns=columns, rows=cell.rows, text=text))
@@ -109,14 +114,32 @@ class TableBuilder:
         """Return the table.
 
         Args:
-            header_rows: field of the table.
+            header_rows: field of the table; None to find them by bold letters, else by the kinds of the cells.
             header_columns: field of the table.
             caption: field of the table.
         """
+        has_labels = header_rows is None and not self._spans and self._has_bold_labels()
+        if has_labels:
+            header_rows = 0
+        elif header_rows is None:
+            header_rows = self._count_bold_rows() or None
         return Table(
             rows=self._rows,
             spans=self._spans,
             header_rows=header_rows,
             header_columns=header_columns,
+            has_labels=has_labels,
             caption=caption,
+        )
+
+    def _count_bold_rows(self) -> int:
+        """Count the leading rows in bold letters, where other rows are not."""
+        count = next((number for number, row in enumerate(self._bold) if not row or not all(row)), 0)
+        return count if any(len(row) > 1 for row in self._bold[:count]) else 0
+
+    def _has_bold_labels(self) -> bool:
+        """Return whether the labels of each row are bold, and their values are not."""
+        return bool(self._bold) and all(
+            row and len(row) % 2 == 0 and all(row[::2]) and not any(row[1::2]) and len(row) == len(cells)
+            for row, cells in zip(self._bold, self._rows, strict=True)
         )

@@ -1,9 +1,10 @@
 """Forms above a table: rows of a label and its value over several columns."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import takewhile
 
-from kosmos_rag.parsing.tables.headers import is_label
+from kosmos_rag.parsing.tables.headers import find_lower_header, has_labels, is_ambiguous, is_label
 from kosmos_rag.parsing.tables.table import Table
 
 _LEAST_ROWS = 2
@@ -15,19 +16,41 @@ def split_form(table: Table) -> Iterator[Table]:
     A row of a form has fewer cells than the table has columns, and a label before its value. One such row may be the
     upper row of a header; several are none.
     """
+    if table.header_rows is not None:
+        yield table
+        return
     width = max((_width(table, index) for index in range(len(table.rows))), default=0)
     rows = [_cells(table, index, width) for index in range(len(table.rows))]
     form = list(takewhile(lambda cells: cells is not None and len(cells) < width, rows))
     pairs = sum(cells is not None and len(cells) == 2 and is_label(cells[0]) for cells in form)
-    if table.header_rows is not None or len(form) < _LEAST_ROWS or pairs < _LEAST_ROWS or width < _LEAST_ROWS + 1:
-        yield table
+    if len(form) < _LEAST_ROWS or pairs < _LEAST_ROWS or width < _LEAST_ROWS + 1:
+        yield from split_labels(table)
         return
     texts = [_pair(cells) for cells in form if cells]
     yield Table(rows=texts, header_rows=0, header_columns=1, caption=table.caption)
     count = len(form)
     if count < len(rows):
         spans = {(row - count, column): columns for (row, column), columns in table.spans.items() if row >= count}
-        yield Table(rows=table.rows[count:], spans=spans)
+        yield from split_labels(Table(rows=table.rows[count:], spans=spans))
+
+
+def split_labels(table: Table, *, is_whole: bool = False) -> Iterator[Table]:
+    """Yield the labels and values on top of a table, and its other rows.
+
+    A table of four words has no header: its first row may be a label with its value.
+
+    Args:
+        is_whole: whether it is all that a sheet has: then it begins with a header.
+    """
+    at = 0 if table.spans else find_lower_header(table.rows)
+    count = at if has_labels(table.rows[:at]) else len(table.rows)
+    if table.spans or not has_labels(table.rows[:count]):
+        yield replace(table, header_rows=0) if is_ambiguous(table.rows) and not is_whole else table
+        return
+    yield replace(table, rows=table.rows[:count], header_rows=0, has_labels=True)
+    if count < len(table.rows):
+        position = table.position and (table.position[0] + count, table.position[1])
+        yield Table(rows=table.rows[count:], position=position)
 
 
 def _width(table: Table, index: int) -> int:

@@ -1,6 +1,7 @@
 """Find title rows and header rows by the kinds of cells."""
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
@@ -18,6 +19,10 @@ _NUMBER = re.compile(
     r"(?:\s?(?P<percent>[%‰])|\s?[$€£¥₹]|\s?(?P<unit>[^\W\d_µ°]{1,6}))?\)?"
 )
 _UNIT = re.compile(r"[(\[][^()\[\]\d]{1,20}[)\]]|%")
+_LEAST_CELLS = 4
+"""Of a form: a label and its value alone may be a title with its number."""
+_DIGIT = re.compile(r"\d")
+_VALUE = re.compile(r"[\d@]")
 _MISSING = frozenset({"", "-", "–", "—", "n/a", "N/A", "na", "NA", "..", "...", "*", "null", "NULL", "?"})  # noqa: RUF001
 
 Rows = Sequence[Sequence[str]]
@@ -59,6 +64,52 @@ def find_header(rows: Rows, spans: Spans) -> HeaderRows:
     if count <= 1 and grid.has_pairs(first):
         return HeaderRows(first=first, count=0, columns=1)
     return HeaderRows(first=first, count=count)
+
+
+def is_ambiguous(rows: Rows) -> bool:
+    """Return whether two rows of two words may be labels with values."""
+    cells = [cell for row in rows for cell in row]
+    return [len(row) for row in rows] == [2, 2] and all(cell and _kind(cell) is _Kind.TEXT for cell in cells)
+
+
+def find_lower_header(rows: Rows) -> int:
+    """Return the index of the header of the lower of two tables, else 0.
+
+    Words in each cell of a row, numbers of a kind below one of them, and none of this kind above it.
+    """
+    sample = rows[: 2 * bounds.SAMPLE_ROWS]
+    width = max(map(len, sample), default=0)
+    kinds = [[None if cell in _MISSING else _kind(cell) for cell in row] for row in sample]
+    for index in range(1, len(sample) - 1):
+        is_header = len(kinds[index]) == width and all(kind is _Kind.TEXT for kind in kinds[index])
+        if is_header and any(_begins_numbers(kinds, index, column) for column in range(width)):
+            return index
+    return 0
+
+
+def _begins_numbers(kinds: Sequence[Sequence[_Kind | None]], index: int, column: int) -> bool:
+    """Return whether numbers of one kind begin in a column below a row.
+
+    The first row may have one, as the value of a label.
+    """
+    cells = [row[column] if column < len(row) else None for row in kinds]
+    below = {kind for kind in cells[index + 1 :] if kind}
+    return len(below) == 1 and not below & {_Kind.TEXT, *cells[1:index]}
+
+
+def has_labels(rows: Rows) -> bool:
+    """Return whether labels and values alternate in each row: `Name | Ada | Born | 1815`.
+
+    The first row has a value with a digit or an address, so it names no columns.
+    """
+    cells = sum(map(len, rows))
+    if cells < _LEAST_CELLS or len({len(row) for row in rows}) != 1 or len(rows[0]) % 2 or is_progression(rows[0]):
+        return False
+    labels = [label for row in rows for label in row[::2]]
+    is_labelled = all(label and _kind(label) is _Kind.TEXT and not _DIGIT.search(label) for label in labels)
+    values = rows[0][1::2]
+    has_value = any(_VALUE.search(value) and _kind(value) is not _Kind.YEAR for value in values)
+    return is_labelled and has_value and len(set(labels)) == len(labels)
 
 
 class _Grid:
@@ -114,7 +165,10 @@ class _Grid:
     def _differs(self, index: int, column: int, kind: _Kind) -> bool:
         sample = self._rows[index + 1 : index + 1 + bounds.SAMPLE_ROWS]
         below = [_kind(row[column]) for row in sample if column < len(row) and row[column] not in _MISSING]
-        return bool(below) and 2 * below.count(kind) < len(below)
+        if kind is _Kind.YEAR:
+            return bool(below) and 2 * below.count(kind) < len(below)
+        # Values of many kinds, as in a form, are below no name.
+        return any(2 * count > len(below) for other, count in Counter(below).items() if other is not kind)
 
     def _continues(self, index: int) -> bool:
         """Return whether the row below a header row is header too."""

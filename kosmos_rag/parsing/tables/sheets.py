@@ -10,6 +10,7 @@ from itertools import groupby
 
 from kosmos_rag.core.types.places import cell_range
 from kosmos_rag.parsing import bounds
+from kosmos_rag.parsing.tables.forms import split_labels
 from kosmos_rag.parsing.tables.headers import NO_SPANS, Rows, Spans, find_header, is_label
 from kosmos_rag.parsing.tables.table import Table
 
@@ -135,11 +136,19 @@ def split_sheet(sheet: Sheet) -> Iterator[Table | SheetText]:
     for (row, column), width in sheet.spans.items():
         by_row.setdefault(row, []).append((column, width))
     text: SheetText | None = None
+    width = max(map(len, sheet.rows), default=0)
     for block in _join_continued(_blocks(sheet.rows, by_row), by_row):
         if block.width > 1:
             is_caption = text is not None and len(text.text) <= bounds.MAX_TITLE_CHARS and not _NOTE.match(text.text)
             yield from [text] if text and not is_caption else []
-            yield from _table_parts(block, by_row, text.text if text and is_caption else "")
+            parts = _table_parts(block, by_row, text.text if text and is_caption else "")
+            is_whole = (block.width, len(block.rows)) == (width, len(sheet.rows))
+            for part in parts:
+                # A CSV file is no form.
+                if isinstance(part, Table) and sheet.name is not None:
+                    yield from split_labels(part, is_whole=is_whole)
+                else:
+                    yield part
             text = None
         else:
             yield from [text] if text else []

@@ -34,6 +34,8 @@ class Table:
     """Leading rows that name the columns; None to find them, and title rows above them, by the kinds of the cells."""
     header_columns: int = 0
     """1 where the first column names the rows of a table without header rows: `Founded: 1815`."""
+    has_labels: bool = False
+    """Labels and values alternate in each row of a table without a header: `Name: Ada; Born: 1815`."""
     caption: str = ""
     position: tuple[int, int] | None = None
     """Row and column of its first cell in the sheet, from 0; None where it is no part of a sheet."""
@@ -172,6 +174,10 @@ def _is_right_aligned(names: Sequence[str]) -> bool:
 
 
 def _row_lines(table: Table, header: HeaderRows, names: Sequence[str]) -> Iterator[str]:
+    if table.has_labels:
+        for row in table.rows:
+            yield _join_named_cells(row[1::2], [label.rstrip(": ") for label in row[::2]])
+        return
     with_spans = {index for index, _ in table.spans}
     for index in range(header.first + header.count, len(table.rows)):
         row = table.rows[index]
