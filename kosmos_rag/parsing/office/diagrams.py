@@ -22,6 +22,7 @@ from kosmos_rag.parsing.limits import OutputLimits
 
 _NAMESPACE = re.compile(r"\{[^}]*\}")
 _TAG = re.compile(r"<[^<>]*>")
+_PLACEHOLDER = re.compile(r"%(\w+)%")
 _CAPITAL = re.compile(r"(?<=[a-z])(?=[A-Z])")
 _FLOWS = frozenset({"association", "dataInputAssociation", "dataOutputAssociation", "messageFlow", "sequenceFlow"})
 _PAGES = "visio/pages/pages.xml"
@@ -41,6 +42,10 @@ class _Diagram:
     connections: dict[str, tuple[str | None, str | None]] = field(default_factory=dict)
     """Start and end by id of the connector."""
 
+    def name(self, shape: str) -> str:
+        """Return the label of a shape, or what it is."""
+        return self.labels.get(shape) or self.kinds.get(shape, "")
+
     def lines(self) -> Iterator[str]:
         """Yield the labels, then the connections."""
         for key, label in self.labels.items():
@@ -49,7 +54,7 @@ class _Diagram:
                 text = f"{label} ({note})" if note else label
                 yield f"{kind}: {text}" if kind else text
         for key, ends in self.connections.items():
-            start, end = (self.labels.get(shape or "", "") for shape in ends)
+            start, end = (self.name(shape or "") for shape in ends)
             label = self.labels.get(key, "")
             if start and end:
                 yield f"{start} → {end}: {label}" if label else f"{start} → {end}"
@@ -80,6 +85,7 @@ def parse_bpmn(data: bytes, limits: OutputLimits) -> ParsedDocument:
     Raises: as `parse_drawio`.
     """
     diagram = _Diagram()
+    members: dict[str, list[str]] = {}
     for element in _parse(data).iter():
         name, key = _name(element), element.get("id")
         if not key or ("}" in element.tag and "BPMN/20100524/DI" in element.tag):
@@ -91,6 +97,10 @@ def parse_bpmn(data: bytes, limits: OutputLimits) -> ParsedDocument:
         diagram.kinds[key] = _CAPITAL.sub(" ", name).lower()
         if name in _FLOWS:
             diagram.connections[key] = element.get("sourceRef"), element.get("targetRef")
+        elif name == "lane":
+            members[key] = [(child.text or "").strip() for child in element if _name(child) == "flowNodeRef"]
+    for lane, keys in members.items():
+        diagram.notes[lane] = ", ".join(filter(None, [diagram.notes[lane], *map(diagram.name, keys)]))
     composition = Composition(limits)
     composition.add_block("\n".join(diagram.lines()))
     return composition.build(media_types.BPMN, None)
@@ -144,7 +154,10 @@ def _read_cells(model: Element) -> _Diagram:
         key = element.get("id")
         if _name(cell) != "mxCell" or key is None:
             continue
-        diagram.labels[key] = _clean(element.get("label") or element.get("value") or "")
+        label = element.get("label") or element.get("value") or ""
+        if element.get("placeholders") == "1":
+            label = _fill_placeholders(label, element)
+        diagram.labels[key] = _clean(label)
         parents[key] = cell.get("parent") or ""
         if cell.get("edge") == "1":
             diagram.connections[key] = cell.get("source"), cell.get("target")
@@ -152,6 +165,11 @@ def _read_cells(model: Element) -> _Diagram:
         if parent in diagram.connections and key not in diagram.connections:  # a label that is moved along its line
             diagram.labels[parent] = f"{diagram.labels[parent]} {diagram.labels.pop(key)}".strip()
     return diagram
+
+
+def _fill_placeholders(label: str, element: Element) -> str:
+    """Return a label with the values of the fields that it names: `%host%`."""
+    return _PLACEHOLDER.sub(lambda match: element.get(match[1]) or match[0], label)
 
 
 def _list_pages(archive: zipfile.ZipFile) -> Iterator[tuple[str, str]]:

@@ -3,6 +3,7 @@
 Headings, lists, notes and tables are in the order of the file.
 """
 
+import re
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,9 +17,11 @@ from kosmos_rag.parsing.archives.screening import refuse_doctype, screen
 from kosmos_rag.parsing.clean import clean_property_title, clean_title
 from kosmos_rag.parsing.compose import Composition
 from kosmos_rag.parsing.limits import OutputLimits
+from kosmos_rag.parsing.office.boxes import Edges, order_boxes
 from kosmos_rag.parsing.office.odf_styles import (
     DRAWING,
     LEVELS,
+    NAMESPACE,
     OUTLINE,
     PRESENTATION,
     TABLE,
@@ -28,7 +31,8 @@ from kosmos_rag.parsing.office.odf_styles import (
     parse_integer,
 )
 from kosmos_rag.parsing.office.odf_text import HEADING, NOT_READ, PARAGRAPH, TextReader
-from kosmos_rag.parsing.tables.builder import Cell, TableBuilder
+from kosmos_rag.parsing.office.xml_tree import find_outermost
+from kosmos_rag.parsing.tables.builder import Cell, TableBuilder, shorten_repetition
 from kosmos_rag.parsing.tables.sheet_cells import SheetCells
 
 _PAGE, _FRAME, _NOTES = f"{DRAWING}page", f"{DRAWING}frame", f"{PRESENTATION}notes"
@@ -39,6 +43,11 @@ _SEQUENCE = f"{TEXT}sequence"
 _TITLE = "{http://purl.org/dc/elements/1.1/}title"
 _CONTENT, _STYLES, _META, _MANIFEST = "content.xml", "styles.xml", "meta.xml", "META-INF/manifest.xml"
 _BULLET = "- "
+_WITHOUT_TABLES = NOT_READ | {_TABLE}
+_OFFICE = NAMESPACE % "office"
+_SVG = NAMESPACE % "svg-compatible"
+_POINTS = {"cm": 28.35, "mm": 2.835, "in": 72.0, "pt": 1.0, "pc": 12.0, "px": 0.75}
+_LENGTH = re.compile(rf"(-?\d{{1,6}}(?:\.\d{{1,6}})?)({'|'.join(_POINTS)})")
 
 
 def parse_odf(data: bytes, limits: OutputLimits, *, media_type: str, hidden_cells: bool = False) -> ParsedDocument:
@@ -54,13 +63,7 @@ def parse_odf(data: bytes, limits: OutputLimits, *, media_type: str, hidden_cell
     Raises:
         ParseError: `encrypted`, or `too_large`, `corrupt` or `unsupported` for an archive that is not safe to open.
     """
-    name = media_types.NAMES[media_type]
-    screen(data, name)
-    with zipfile.ZipFile(BytesIO(data)) as archive:
-        if _MANIFEST in archive.namelist() and b"encryption-data" in archive.read(_MANIFEST):
-            raise ParseError("encrypted", f"the {name} file has a password; remove it and save the document again")
-        root = _xml(archive, _CONTENT, name)
-        roots = {part: _xml(archive, part, name) for part in (_STYLES, _META) if part in archive.namelist()}
+    root, roots = _read_parts(data, media_types.NAMES[media_type])
     composition = Composition(limits)
     styles = Styles([root, *(roots[part] for part in (_STYLES,) if part in roots)])
     if media_type == media_types.ODS:
@@ -72,10 +75,27 @@ def parse_odf(data: bytes, limits: OutputLimits, *, media_type: str, hidden_cell
     return composition.build(media_type, title or (None if media_type == media_types.ODS else composition.first_title))
 
 
-def _xml(archive: zipfile.ZipFile, member: str, name: str) -> Element:
+def _read_parts(data: bytes, name: str) -> tuple[Element, dict[str, Element]]:
+    """Return the root of the contents, and those of other parts by their names.
+
+    A flat file has all in one.
+    """
+    if not zipfile.is_zipfile(BytesIO(data)):
+        root = _parse_xml(data, "document", name)
+        body = root.find(f"{_OFFICE}body")
+        return (root if body is None else body), {_STYLES: root, _META: root}
+    screen(data, name)
+    with zipfile.ZipFile(BytesIO(data)) as archive:
+        if _MANIFEST in archive.namelist() and b"encryption-data" in archive.read(_MANIFEST):
+            raise ParseError("encrypted", f"the {name} file has a password; remove it and save the document again")
+        parts = {part for part in (_STYLES, _META) if part in archive.namelist()}
+        roots = {part: _parse_xml(archive.read(part), part, name) for part in (_CONTENT, *parts)}
+    return roots.pop(_CONTENT), roots
+
+
+def _parse_xml(part: bytes, member: str, name: str) -> Element:
     from defusedxml.ElementTree import fromstring
 
-    part = archive.read(member)
     refuse_doctype(part, member, name)
     root: Element = fromstring(part)
     return root
@@ -123,11 +143,11 @@ class _Reader:
                 self._leave(element.tag)
             elif element.tag in (PARAGRAPH, HEADING):
                 self._add_text(element)
-            elif element.tag == _TABLE:
-                self._add_table(element)
+            elif element.tag == _TABLE and not _arranges_page(element):
+                self._add_tables(element)
             elif element.tag not in NOT_READ and self._enter(element):
                 pending.append(_End(element.tag))
-                pending.extend(reversed(element))
+                pending.extend(reversed(_order_page(element) if element.tag == _PAGE else list(element)))
         self._end_caption()
 
     def _enter(self, element: Element) -> bool:
@@ -209,22 +229,62 @@ class _Reader:
         for note in self._texts.take_notes():
             self._composition.add_block(note)
 
-    def _add_table(self, table: Element) -> None:
+    def _add_tables(self, table: Element) -> None:
+        """Add a table, then those in its cells, under the first text of their row."""
+        pending = [(table, self._caption or "")]
+        self._caption = None
+        while pending:
+            element, caption = pending.pop()
+            inside: list[tuple[Element, str]] = []
+            self._add_table(element, caption, inside)
+            pending.extend(reversed(inside))
+
+    def _add_table(self, table: Element, caption: str, inside: list[tuple[Element, str]]) -> None:
         builder = TableBuilder()
-        rows = [row for row in table.iter(_ROW) if _is_visible(row)]
+        rows = [row for row in _list_rows(table) if _is_visible(row)]
         for row in rows:
-            builder.add_row(self._cells(row))
+            builder.add_row(self._cells(row, inside))
         header = {id(row) for part in table.iter(f"{TABLE}table-header-rows") for row in part}
         count = sum(id(row) in header for row in rows)
-        self._composition.add_table(builder.build(header_rows=count or None, caption=self._caption or ""))
-        self._caption = None
+        self._composition.add_table(builder.build(header_rows=count or None, caption=caption))
         self._add_notes()
 
-    def _cells(self, row: Element) -> Iterator[Cell]:
+    def _cells(self, row: Element, inside: list[tuple[Element, str]]) -> Iterator[Cell]:
+        """Yield the cells of a row without their tables.
+
+        These are collected with the first text of the row.
+        """
+        label = ""
         for cell in _expand_cells(row):
             if cell.tag == _CELL:
-                text = self._texts.read_line(cell)
+                text = self._texts.read_line(cell, excluded=_WITHOUT_TABLES)
+                label = label or shorten_repetition(text)
+                inside += ((inner, label) for inner in find_outermost(cell, {_TABLE}, excluded=NOT_READ))
                 yield Cell(text=text, columns=_span(cell, "columns"), rows=_span(cell, "rows"))
+
+
+def _list_rows(table: Element) -> Iterator[Element]:
+    """Yield the rows of a table, without those of tables in its cells."""
+    return find_outermost(table, {_ROW}, excluded=NOT_READ)
+
+
+def _arranges_page(table: Element) -> bool:
+    """Return whether a table has one column: its contents are no data."""
+    return all(len(list(_expand_cells(row))) < 2 for row in _list_rows(table))
+
+
+def _order_page(page: Element) -> list[Element]:
+    """Return the title of a slide, then its boxes in reading order."""
+    titles = [element for element in page if element.get(f"{PRESENTATION}class") == "title"]
+    return [*titles, *order_boxes([element for element in page if element not in titles], _read_edges)]
+
+
+def _read_edges(element: Element) -> Edges | None:
+    lengths = [_LENGTH.fullmatch(element.get(f"{_SVG}{name}", "")) for name in ("x", "y", "width", "height")]
+    if None in lengths:
+        return None
+    left, top, width, height = (round(float(match[1]) * _POINTS[match[2]]) for match in lengths if match)
+    return left, top, left + width, top + height
 
 
 class _SheetsReader:

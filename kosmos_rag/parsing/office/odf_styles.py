@@ -87,7 +87,7 @@ class Styles:
         return Numbering(levels=self._lists.get(name, {}))
 
     def is_hidden(self, family: str, name: str | None) -> bool:
-        """Return whether a style hides its elements.
+        """Return whether a style hides its elements, or strikes them through.
 
         Args:
             family: `text`, `table` or `drawing-page`.
@@ -96,6 +96,7 @@ class Styles:
             self._property(family, name, f"{TEXT}display") == "none",
             self._property(family, name, f"{TABLE}display") == "false",
             self._property(family, name, f"{PRESENTATION}visibility") == "hidden",
+            self._property(family, name, f"{STYLE}text-line-through-style") not in (None, "none"),
         )
         return any(values)
 

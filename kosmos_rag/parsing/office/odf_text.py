@@ -1,6 +1,7 @@
 """Read the text of paragraphs of OpenDocument files."""
 
 import re
+from collections.abc import Collection
 from xml.etree.ElementTree import Element
 
 from kosmos_rag.parsing import bounds
@@ -51,10 +52,14 @@ class TextReader:
             pending.append(_SPACE.sub(" ", element.text or ""))
         return "".join(parts)
 
-    def read_line(self, element: Element) -> str:
-        """Return the paragraphs of a cell or note on one line."""
+    def read_line(self, element: Element, *, excluded: Collection[str] = NOT_READ) -> str:
+        """Return the paragraphs of a cell or note on one line.
+
+        Args:
+            excluded: tags of elements that are left out.
+        """
         return collapse_whitespace(
-            " ".join(self.read(part) for part in find_outermost(element, {PARAGRAPH, HEADING}, excluded=NOT_READ))
+            " ".join(self.read(part) for part in find_outermost(element, {PARAGRAPH, HEADING}, excluded=excluded))
         )
 
     def _read_span(self, span: Element) -> str | None:

@@ -38,6 +38,8 @@ def read_paragraph(paragraph: Any) -> str:
         if script != before:
             mark_script(parts, start, before)
             start = len(parts)
+        if _is_struck(element):
+            continue  # what replaces it follows
         if element.tag in _RUNS:
             parts.append(element.findtext(f"{_A}t") or "")
         elif element.tag == f"{_A}br":
@@ -47,6 +49,12 @@ def read_paragraph(paragraph: Any) -> str:
             parts += map(write_equation, () if choice is None else choice.iter(_EQUATION))
     mark_script(parts, start, script)
     return "".join(parts)
+
+
+def _is_struck(run: Any) -> bool:
+    """Return whether a run is struck through."""
+    properties = run.find(f"{_A}rPr")
+    return properties is not None and properties.get("strike", "noStrike") != "noStrike"
 
 
 def _script(element: Any) -> str:
