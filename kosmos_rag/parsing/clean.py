@@ -7,8 +7,9 @@ from kosmos_rag.parsing import bounds
 
 TAB = 4
 """Columns of a tab, and of the indent of code."""
-_UNCLEAN = re.compile(r"[\x00-\x08\x0b-\x1f\ud800-\udfff]")
-_FORBIDDEN = re.compile(r"[\x00\ud800-\udfff]")
+_UNCLEAN = re.compile(r"[\x00-\x08\x0b-\x1f\xad\u2060\ufeff\ud800-\udfff]")
+_FORBIDDEN = re.compile(r"[\x00\xad\u2060\ufeff\ud800-\udfff]")
+"""What cannot be stored, and invisible characters within words: soft hyphens, word joiners, byte order marks."""
 _CONTROLS = re.compile(r"[\x01-\x08\x0b-\x1f]")
 _BY_PROGRAM = re.compile(r"(?:Microsoft (?:Office )?(?:Word|PowerPoint|Excel)|(?:Libre|Open)Office(?:\.org)?) - ", re.I)
 _FILE_NAME = re.compile(r"\.(?:docx?|pptx?|xlsx?|od[tsp]|rtf|pdf|tex|dvi|ps|indd|qxd)$", re.I)
@@ -24,7 +25,7 @@ _NO_TITLE = re.compile(
 def clean(text: str) -> str:
     r"""Normalise line ends and control characters.
 
-    Line ends become `\\n`, NUL and lone surrogates are removed, other C0 controls but tab become spaces.
+    Line ends become `\\n`, NUL, lone surrogates and soft hyphens are removed, other C0 controls but tab become spaces.
     """
     if not _UNCLEAN.search(text):  # by far the most; tables clean line by line
         return text

@@ -1,5 +1,6 @@
 """Parse a file, and the files in it, by the parser of its media type."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -36,6 +37,9 @@ from kosmos_rag.parsing.web.epub import parse_epub
 from kosmos_rag.parsing.web.html import parse_html
 from kosmos_rag.parsing.web.svg import parse_svg
 from kosmos_rag.parsing.web.xml import parse_xml
+
+_XML = frozenset({media_types.BPMN, media_types.DRAWIO, media_types.SVG, media_types.WORDML, media_types.XML})
+_XML_ENCODING = re.compile(rb"""\A((?:\xef\xbb\xbf)?\s*<\?xml\s[^<>]*?)\s+encoding\s*=\s*(?:"[^"<>]*"|'[^'<>]*')""")
 
 _PARSERS: dict[str, Parser] = {
     **TEXT_PARSERS,
@@ -159,15 +163,16 @@ class _FileParser:
 
 
 def _in_utf8(data: bytes, media_type: str) -> tuple[bytes, tuple[Note, ...]]:
-    """Return a text in UTF-8; other data unchanged.
+    """Return a text in UTF-8, of XML without a declaration of another encoding; other data unchanged.
 
     A note says if the encoding was guessed.
     """
     if media_type in media_types.NO_TEXT:
         return data, ()
+    notes: tuple[Note, ...] = ()
     try:
         data.decode()
     except UnicodeDecodeError:
         decoded = decode_text(data)
-        return decoded.text.encode(), decoded.notes
-    return data, ()
+        data, notes = decoded.text.encode(), decoded.notes
+    return (_XML_ENCODING.sub(rb"\1", data, count=1) if media_type in _XML else data), notes

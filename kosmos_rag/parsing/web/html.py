@@ -11,11 +11,12 @@ from kosmos_rag.core.types import Heading, ParsedDocument, PlaceSpan, TableSpan
 from kosmos_rag.parsing import bounds, media_types
 from kosmos_rag.parsing.clean import clean, clean_title
 from kosmos_rag.parsing.limits import UNLIMITED, OutputLimits
+from kosmos_rag.parsing.tables.forms import split_form
 from kosmos_rag.parsing.tables.table import Table, render
 from kosmos_rag.parsing.text.decode import decode
 from kosmos_rag.parsing.web.confluence import IS_STORAGE, to_html
 from kosmos_rag.parsing.web.content import find_boilerplate
-from kosmos_rag.parsing.web.html_inline import Bullets, find_anchor, read_picture_text, read_script
+from kosmos_rag.parsing.web.html_inline import Bullets, find_anchor, read_picture_text, read_reference, read_script
 from kosmos_rag.parsing.web.html_tables import TableReader
 from kosmos_rag.parsing.web.mathml import write_math
 
@@ -27,8 +28,8 @@ def _names(line: str) -> frozenset[str]:
     return frozenset(line.split())
 
 
-_SKIPPED = _names("script style template noscript head svg iframe object canvas audio video del")
-"""What is not read, and what an author has deleted: `<del>90</del> <ins>80</ins>` reads `80`."""
+_SKIPPED = _names("script style template noscript head svg iframe object canvas audio video del s strike rp rt")
+"""What is not read, what an author has deleted (`<del>90</del> <ins>80</ins>` reads `80`), and how words are read."""
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _LINE_BLOCKS = _names("address body dd dt figcaption li optgroup option tbody td tfoot th thead tr")
 _OWN_BLOCKS = _names(
@@ -37,11 +38,11 @@ _OWN_BLOCKS = _names(
 )
 _BREAKS = dict.fromkeys(_LINE_BLOCKS, 1) | dict.fromkeys([*_OWN_BLOCKS, *_HEADINGS], 2)
 """Line ends before and after an element: 1 puts it on a line of its own, 2 also leaves a blank line."""
-_PANELS = '[role="tabpanel" i]'
+_PANELS = '[role="tabpanel" i], [class*="tab-pane" i], [class*="tabpane" i], [class*="tabcontent" i]'
 """Contents of tabs: all but one of them are hidden until their tab is chosen."""
 _HIDDEN = (
     f'[hidden]:not({_PANELS}), [style*="display:none" i]:not({_PANELS}), [style*="display: none" i]:not({_PANELS}), '
-    ".katex-mathml + .katex-html"
+    '[style*="line-through" i], .katex-mathml + .katex-html'
 )
 """KaTeX draws an equation for the eye below its MathML."""
 _SINGLE = frozenset({"br", "img", "math"})
@@ -230,7 +231,7 @@ class _Reader:
 
     def enter(self, node: "LexborNode") -> bool:
         if node.is_text_node:
-            self._add_text(node.text_content or "")
+            self._add_text(clean(node.text_content or ""))
             return False
         if not self._is_visible(node):
             return False
@@ -238,7 +239,7 @@ class _Reader:
 
     def _add_text(self, text: str) -> None:
         if self._preformatted:
-            self._lines.add_verbatim(clean(text))
+            self._lines.add_verbatim(text)
         else:
             self._lines.add(text)
 
@@ -251,7 +252,7 @@ class _Reader:
             return False
         if tag in _BREAKS:
             self._lines.end_line(_BREAKS[tag])
-        elif script := read_script(node):
+        elif script := read_script(node) or read_reference(node):
             self._lines.add_verbatim(script)
             return False
         if tag == "table" and self._add_tables(node):
@@ -318,25 +319,26 @@ class _Reader:
         return self._table_reader.label(inner, self._cell_text)
 
     def _add_table(self, table: Table) -> None:
-        rendered = render(table, self._limits)
-        if rendered.text:
-            self._lines.add_verbatim(rendered.text)
-            self.tables.append(rendered.span(self._lines.length - len(rendered.text)))
-            self._lines.end_line(_BREAKS["table"])
+        for part in split_form(table):
+            rendered = render(part, self._limits)
+            if rendered.text:
+                self._lines.add_verbatim(rendered.text)
+                self.tables.append(rendered.span(self._lines.length - len(rendered.text)))
+                self._lines.end_line(_BREAKS["table"])
 
     def _cell_text(self, cell: "LexborNode") -> str:
         first = cell.first_child
         if first is not None and first.is_text_node and first.next is None:  # by far the most
-            return _SPACE.sub(" ", first.text_content or "").strip()
+            return _SPACE.sub(" ", clean(first.text_content or "")).strip()
         pieces: list[str] = []
 
         def enter(node: "LexborNode") -> bool:
             if node.is_text_node:
-                pieces.append(node.text_content or "")
+                pieces.append(clean(node.text_content or ""))
             elif node.tag == "br" or node.tag in _BREAKS:
                 pieces.append(" ")
             elif self._is_visible(node):
-                notation = write_math(node) if node.tag == "math" else read_script(node)
+                notation = write_math(node) if node.tag == "math" else read_script(node) or read_reference(node)
                 pieces.append(notation or (read_picture_text(node) if node.tag == "img" else ""))
                 if notation:
                     return False

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile(r"-?\d{1,6}")
 _ANCHOR = re.compile(r"[^\s\x00-\x1f\ud800-\udfff]{1,200}")
+_REFERENCE = re.compile(r"\[?([^\W_]{1,3}|[*†‡§])\]?")
 _SECTIONS = frozenset({"section", "article", "div", "header"})
 _LINKS = frozenset({"a"})
 _EMPHASIS = frozenset({"b", "em", "i", "span", "strong", "var"})
@@ -69,6 +70,22 @@ def read_script(node: "LexborNode") -> str:
         parts.append(text.text_content or "")
         child = child.next
     return write_script(node.tag, "".join(parts))
+
+
+def read_reference(node: "LexborNode") -> str:
+    """Return a link to a footnote as `[1]`; empty for another element.
+
+    Without brackets it would be a part of the word before it.
+    """
+    if node.tag != "a" or not (node.attributes.get("href") or "").startswith("#"):
+        return ""
+    mark = _REFERENCE.fullmatch(node.text(strip=True))
+    if mark is None:
+        return ""
+    names = {name: node.attributes.get(name) or "" for name in ("class", "epub:type", "role")}
+    is_named = "footnote" in names["class"] or names["epub:type"] == "noteref" or names["role"] == "doc-noteref"
+    is_raised = (node.parent is not None and node.parent.tag == "sup") or node.css_first("sup") is not None
+    return f"[{mark[1]}]" if is_named or is_raised else ""
 
 
 def read_picture_text(node: "LexborNode") -> str:

@@ -11,7 +11,7 @@ from kosmos_rag.parsing.limits import OutputLimits
 
 _SVG = "{http://www.w3.org/2000/svg}"
 _BLOCKS = frozenset({"text", "title", "desc", "foreignObject"})
-_NOT_READ = frozenset({"script", "style", "metadata"})
+_NOT_READ = frozenset({"defs", "metadata", "script", "style"})
 
 
 def parse_svg(data: bytes, limits: OutputLimits) -> ParsedDocument:
@@ -37,12 +37,21 @@ def _name(element: Element) -> str:
     return tag.removeprefix(_SVG)
 
 
+def _is_hidden(element: Element) -> bool:
+    style = "".join((element.get("style") or "").split())
+    return element.get("display") == "none" or "display:none" in style
+
+
 def _texts(root: Element) -> Iterator[str]:
     pending = [root]
     while pending:
         element = pending.pop()
         name = _name(element)
-        if name in _BLOCKS:
+        if _is_hidden(element):
+            continue
+        if name == "switch":  # the others say the same to programs that cannot show the first
+            pending += list(element)[:1]
+        elif name in _BLOCKS:
             if text := " ".join(" ".join(element.itertext()).split()):
                 yield text
         elif name not in _NOT_READ:

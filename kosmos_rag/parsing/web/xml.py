@@ -76,7 +76,12 @@ def _add_feed(composition: Composition, root: Element, entry_name: str, limits: 
     composition.add_block(_read_markup(_text(_find(head, "description")) or _text(_find(head, "subtitle")), limits))
     for entry in root.iter():
         if _name(entry) == entry_name:
-            composition.add_heading(1, _text(_find(entry, "title")))
+            title_element = _find(entry, "title")
+            entry_title = _text(title_element)
+            if title_element is not None and title_element.get("type") in ("html", None):
+                entry_title = _read_markup(entry_title, limits)
+            # Without a heading the text would be one of the entry before.
+            composition.add_heading(1, entry_title or next(_field_lines(entry), "Entry"))
             composition.add_block("\n".join(_field_lines(entry)))
             content = next((text for name in _CONTENTS if (text := _read_content(_find(entry, name)))), "")
             composition.add_block(_read_markup(content, limits))
