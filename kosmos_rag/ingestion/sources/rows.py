@@ -93,7 +93,7 @@ def list_readers(row: Mapping[str, Any], fields: Fields) -> tuple[str, ...] | No
 
 
 def narrow_acl(acl: Sequence[str], readers: Collection[str]) -> tuple[str, ...]:
-    """Return the acl of a row without those who were no readers of it at another time."""
+    """Return the acl of a row without those who were no readers at another time."""
     if EVERYONE in acl:
         common = tuple(readers)
     else:

@@ -9,7 +9,7 @@ import lzma
 import re
 import tarfile
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from io import BytesIO
 from posixpath import basename
 from typing import IO, Any, NamedTuple
@@ -18,6 +18,7 @@ from kosmos_rag.core.errors import ParseError
 from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.archives.screening import refuse_size, screen
 from kosmos_rag.parsing.archives.seven_zip import SIGNATURE, read_seven_zip
+from kosmos_rag.parsing.text.decode import decode_text
 
 ZIP = b"PK"
 _TAR = (257, b"ustar")
@@ -26,6 +27,8 @@ _COMPRESSED: Mapping[bytes, Callable[[IO[bytes]], Any]] = {
     b"BZh": bz2.open,
     b"\xfd7zXZ\0": lzma.open,
 }
+_IS_UTF8 = 0x800
+"""Flag of a member whose name is UTF-8."""
 _ALL = re.compile("")
 """Members may be archives: Office files are, and the parser of each member screens it."""
 _HIDDEN = re.compile(r"(?:.*/)?(?:\.|__MACOSX/|Thumbs\.db$|desktop\.ini$)", re.DOTALL)
@@ -90,9 +93,22 @@ def read_members(data: bytes, name: str) -> Iterator[Member]:
 def _read_zip(data: bytes, name: str) -> Iterator[Member]:
     screen(data, name, not_read=_ALL)
     with zipfile.ZipFile(BytesIO(data)) as archive:
-        for member in sorted(archive.infolist(), key=lambda member: member.filename):
-            if not member.is_dir() and not _HIDDEN.match(member.filename):
-                yield Member(member.filename, archive.read(member))
+        names = _decode_names(archive.infolist())
+        for member in sorted(archive.infolist(), key=lambda member: names[member]):
+            if not member.is_dir() and not _HIDDEN.match(names[member]):
+                yield Member(names[member], archive.read(member))
+
+
+def _decode_names(members: Sequence[zipfile.ZipInfo]) -> dict[zipfile.ZipInfo, str]:
+    """Return the names of the members of a ZIP.
+
+    A program that does not say that they are UTF-8 writes them in the encoding of its system.
+    """
+    unmarked = [member for member in members if not member.flag_bits & _IS_UTF8 and not member.filename.isascii()]
+    names = [member.filename.encode("cp437") for member in unmarked]
+    decoded = decode_text(b"\n".join(names)).text.split("\n") if names else []
+    all_names = {member: member.filename for member in members}
+    return all_names | dict(zip(unmarked, decoded, strict=True)) if len(decoded) == len(unmarked) else all_names
 
 
 def _read_tar(data: bytes, name: str) -> Iterator[Member]:

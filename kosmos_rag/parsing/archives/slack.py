@@ -78,14 +78,25 @@ def _message_lines(messages: Any, users: Mapping[str, str]) -> Iterator[str]:
 def _read_text(message: Mapping[str, Any], users: Mapping[str, str]) -> str:
     text = message.get("text")
     words = _REFERENCE.sub(lambda match: _name_reference(match, users), text if isinstance(text, str) else "")
-    files = message.get("files")
-    names = (
-        [file["name"] for file in files if isinstance(file, dict) and isinstance(file.get("name"), str)]
-        if files
-        else []
-    )
+    words = words if words.strip() else " ".join(_list_texts(message.get("blocks"), ("text",)))
+    previews = _list_texts(message.get("attachments"), ("pretext", "title", "text"))
+    names = _list_texts(message.get("files"), ("name",))
     attached = f"(files: {', '.join(names)})" if names else ""
-    return " ".join(f"{html.unescape(words)} {attached}".split())
+    return " ".join(f"{html.unescape(' '.join([words, *previews]))} {attached}".split())
+
+
+def _list_texts(value: Any, fields: Sequence[str]) -> list[str]:
+    """Return the texts of these fields in lists and objects at any depth, in their order."""
+    texts: list[str] = []
+    pending = [value]
+    while pending:
+        part = pending.pop()
+        if isinstance(part, dict):
+            texts += [part[name] for name in fields if isinstance(part.get(name), str)]
+            pending += reversed([inner for inner in part.values() if isinstance(inner, dict | list)])
+        elif isinstance(part, list):
+            pending += reversed(part)
+    return texts
 
 
 def _name_reference(match: re.Match[str], users: Mapping[str, str]) -> str:

@@ -195,6 +195,8 @@ class _Mail:
 
     def _add_attachments(self, attachments: list[Message], level: int) -> None:
         readable = [part for part in attachments if not mime.content_type(part).startswith(_SKIPPED_TYPES)]
+        if any((mime.filename(part) or "").lower().endswith(".ics") for part in readable):  # the invitation again
+            readable = [part for part in readable if mime.content_type(part) != _CALENDAR or mime.filename(part)]
         if len(readable) > bounds.MAX_MAIL_ATTACHMENTS:
             message = f"only {bounds.MAX_MAIL_ATTACHMENTS} of {len(readable)} attachments were read"
             self._composition.add_note(UNREADABLE, message)
@@ -211,6 +213,9 @@ class _Mail:
     def _note(self, error: ParseError, subject: str) -> None:
         if error.code != "empty":
             self._composition.add_note(UNREADABLE, f"{subject} cannot be read ({error.code}): {error}")
+
+
+_CALENDAR = "text/calendar"
 
 
 def _header_lines(message: Message) -> list[str]:
@@ -279,7 +284,8 @@ def _collect_alternative(children: list[Message], parts: _Parts, *, depth: int) 
     plain = [alternative for alternative in with_text if alternative.bodies[0].media_type == media_types.TEXT]
     chosen = next(iter([*plain, *with_text]), None)
     for child, alternative in alternatives:
-        if alternative is chosen or child.is_multipart() or chosen is None:
+        is_invitation = mime.content_type(child) == _CALENDAR  # programs show it with the text
+        if alternative is chosen or child.is_multipart() or chosen is None or is_invitation:
             parts.extend(alternative, bodies=alternative is chosen)
 
 

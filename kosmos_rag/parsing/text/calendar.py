@@ -1,8 +1,9 @@
 """Parse iCalendar and vCard: each event or person is a section, each property a line."""
 
+import quopri
 import re
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from kosmos_rag.core.types import ParsedDocument
@@ -14,16 +15,24 @@ from kosmos_rag.parsing.text.decode import decode
 _FOLD = re.compile(r"\n[ \t]")
 _LINE = re.compile(r"(?:[\w-]+\.)?(?P<name>[\w-]+)(?P<parameters>(?:;(?:[^\":;]|\"[^\"]*\")*)*):(?P<value>.*)")
 _COMMON_NAME = re.compile(r";CN=(?:\"(?P<quoted>[^\"]*)\"|(?P<plain>[^;:]*))", re.IGNORECASE)
-_TYPE = re.compile(r";TYPE=\"?(?P<type>[^;:\"]*)", re.IGNORECASE)
+_TYPE = re.compile(r";TYPE=\"?(?P<type>[^;:\"]*)|;(?P<plain>CELL|FAX|HOME|WORK)\b", re.IGNORECASE)
+_QUOTED_PRINTABLE = re.compile(r";(?:ENCODING=)?QUOTED-PRINTABLE\b", re.IGNORECASE)
+_CHARSET = re.compile(r";CHARSET=\"?([\w-]+)", re.IGNORECASE)
+_DURATION = re.compile(r"([-+]?)P(?:(\d+)W)?(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:\d+S)?)?")
+_REPLY = re.compile(r";PARTSTAT=\"?(ACCEPTED|DECLINED|TENTATIVE|DELEGATED)\b", re.IGNORECASE)
+_PERIODS = {"DAILY": "day", "WEEKLY": "week", "MONTHLY": "month", "YEARLY": "year", "HOURLY": "hour"}
 _ESCAPE = re.compile(r"\\([nN,;\\])")
 _STAMP = re.compile(r"(\d{4})(\d\d)(\d\d)(?:T(\d\d)(\d\d)(\d\d)(Z?))?")
-_SECTIONS = frozenset({"VEVENT", "VTODO", "VJOURNAL", "VCARD"})
 _LABELS = {
     "DTSTART": "Start",
     "DTEND": "End",
     "DUE": "Due",
     "DURATION": "Duration",
     "RRULE": "Repeats",
+    "RDATE": "Also on",
+    "EXDATE": "Not on",
+    "PRIORITY": "Priority",
+    "PERCENT-COMPLETE": "Percent done",
     "LOCATION": "Location",
     "ORGANIZER": "Organizer",
     "ATTENDEE": "Attendee",
@@ -46,7 +55,9 @@ _LABELS = {
     "ANNIVERSARY": "Anniversary",
 }
 """What people read, by property; others are for programs."""
-_TITLES = ("SUMMARY", "FN")
+_TITLES = ("SUMMARY", "FN", "N", "ORG")
+_KINDS = {"VEVENT": "Event", "VTODO": "Task", "VJOURNAL": "Journal", "VCARD": "Contact"}
+"""Titles of sections without one of their own."""
 
 
 class _Property(NamedTuple):
@@ -67,26 +78,49 @@ def parse_calendar(data: bytes, limits: OutputLimits, *, media_type: str) -> Par
         ParseError: `empty`, `binary` or `too_large`.
     """
     composition = Composition(limits)
-    section: list[_Property] | None = None
-    for line in _FOLD.sub("", decode(data)).split("\n"):
-        match = _LINE.fullmatch(line)
-        if match is None:
-            continue
-        entry = _Property(match["name"].upper(), match["parameters"], match["value"].strip())
+    opened: list[str] = []
+    section: list[_Property] = []
+    for entry in _read_properties(decode(data)):
         kind = entry.value.upper()
-        if entry.name == "BEGIN" and kind in _SECTIONS:
-            section = []
-        elif entry.name == "END" and kind in _SECTIONS and section is not None:
-            _add_section(composition, section)
-            section = None
-        elif section is not None and entry.name != "BEGIN":
+        if entry.name == "BEGIN":
+            opened.append(kind)
+            section = [] if kind in _KINDS else section
+        elif entry.name == "END" and kind in opened:
+            if kind in _KINDS:
+                _add_section(composition, section, _KINDS[kind])
+            del opened[opened.index(kind) :]
+        elif opened and opened[-1] in _KINDS:  # not those of an alarm in an event
             section.append(entry)
     return composition.build(media_type, None)
 
 
-def _add_section(composition: Composition, entries: list[_Property]) -> None:
-    title = next((_read_text(entry.value) for entry in entries if entry.name in _TITLES and entry.value), "")
-    composition.add_heading(1, title)
+def _read_properties(text: str) -> Iterator[_Property]:
+    lines = iter(_FOLD.sub("", text).split("\n"))
+    for line in lines:
+        match = _LINE.fullmatch(line)
+        if match is None:
+            continue
+        parameters, value = match["parameters"], match["value"].strip()
+        if _QUOTED_PRINTABLE.search(parameters):
+            while value.endswith("=") and (more := next(lines, None)) is not None:
+                value = value[:-1] + more.strip()
+            value = _decode_quoted(value, parameters)
+        yield _Property(match["name"].upper(), parameters, value)
+
+
+def _decode_quoted(value: str, parameters: str) -> str:
+    """Return a value of vCard 2.1 that was quoted-printable."""
+    charset = _CHARSET.search(parameters)
+    data = quopri.decodestring(value.encode())
+    try:
+        return data.decode(charset[1] if charset else "utf-8", "replace")
+    except LookupError:
+        return data.decode("utf-8", "replace")
+
+
+def _add_section(composition: Composition, entries: list[_Property], kind: str) -> None:
+    titles = {entry.name: _read_value(entry) for entry in reversed(entries) if entry.name in _TITLES}
+    composition.add_heading(1, next((title for name in _TITLES if (title := titles.get(name))), kind))
     composition.add_block("\n".join(_lines(entries)))
 
 
@@ -96,7 +130,8 @@ def _lines(entries: list[_Property]) -> Iterator[str]:
         value = _read_value(entry)
         if label and value:
             kind = _TYPE.search(entry.parameters) if entry.name in ("TEL", "EMAIL", "ADR") else None
-            yield f"{label} ({kind['type'].lower()}): {value}" if kind else f"{label}: {value}"
+            words = (kind["type"] or kind["plain"] or "").lower() if kind else ""
+            yield f"{label} ({words}): {value}" if words else f"{label}: {value}"
 
 
 def _read_value(entry: _Property) -> str:
@@ -107,22 +142,70 @@ def _read_value(entry: _Property) -> str:
         name = _COMMON_NAME.search(entry.parameters)
         address = re.sub("^mailto:", "", value, flags=re.IGNORECASE)
         words = (name["quoted"] or name["plain"] or "").strip() if name else ""
-        return f"{words} ({address})" if words and words != address else address
-    return _read_time(entry) or _read_text(value)
+        reply = _REPLY.search(entry.parameters)
+        person = f"{words} ({address})" if words and words != address else address
+        return f"{person}, {reply[1].lower()}" if reply else person
+    if entry.name == "N":
+        family, forename, *_ = [*map(_read_text, re.split(r"(?<!\\);", value)), ""]
+        return f"{forename} {family}".strip()
+    if entry.name == "RRULE":
+        return _read_rule(value)
+    if entry.name == "DURATION":
+        return _read_duration(value)
+    return _read_times(entry) or _read_text(re.sub("^tel:", "", value, flags=re.IGNORECASE))
 
 
-def _read_time(entry: _Property) -> str:
-    """Return a date or time as people write it; empty for another value."""
-    match = _STAMP.fullmatch(entry.value)
+def _read_rule(value: str) -> str:
+    """Return how an event repeats: `every 2 weeks on MO, WE until 2026-12-31`."""
+    fields = dict(part.partition("=")[::2] for part in value.upper().split(";"))
+    period = _PERIODS.get(fields.pop("FREQ", ""), "")
+    if not period:
+        return value
+    count = fields.pop("INTERVAL", "1")
+    words = [f"every {period}" if count == "1" else f"every {count} {period}s"]
+    words += [f"on {days.replace(',', ', ')}"] if (days := fields.pop("BYDAY", "")) else []
+    if end := fields.pop("UNTIL", ""):
+        words.append(f"until {_format_time(end, '') or end}")
+    words += [f"{times} times"] if (times := fields.pop("COUNT", "")) else []
+    fields.pop("WKST", None)
+    return " ".join([*words, *(f"{name}={field}" for name, field in fields.items() if field)])
+
+
+def _read_duration(value: str) -> str:
+    match = _DURATION.fullmatch(value)
+    units = ("weeks", "days", "h", "min")
+    return (
+        " ".join(f"{count} {unit}" for count, unit in zip(match.groups()[1:], units, strict=True) if count)
+        if match
+        else value
+    )
+
+
+def _read_times(entry: _Property) -> str:
+    """Return dates or times as people write them; empty for another value."""
+    zone = re.search(r";TZID=\"?([^;:\"]+)", entry.parameters, re.IGNORECASE)
+    # The end of whole days is the day after the last one.
+    days = 1 if entry.name == "DTEND" and "T" not in entry.value else 0
+    times = [_format_time(value, zone[1] if zone else "", before=days) for value in entry.value.split(",")]
+    return ", ".join(times) if all(times) else ""
+
+
+def _format_time(value: str, zone: str, *, before: int = 0) -> str:
+    """Return a date or time; empty for another value.
+
+    Args:
+        before: days that are subtracted.
+    """
+    match = _STAMP.fullmatch(value)
     if match is None:
         return ""
     year, month, day, hour, minute, second, utc = match.groups()
     try:
         moment = datetime(int(year), int(month), int(day), int(hour or 0), int(minute or 0), int(second or 0))
-    except ValueError:
+        moment -= timedelta(days=before)
+    except (ValueError, OverflowError):
         return ""
-    zone = re.search(r";TZID=\"?([^;:\"]+)", entry.parameters, re.IGNORECASE)
-    name = "UTC" if utc else zone[1] if zone else ""
+    name = "UTC" if utc else zone
     return moment.strftime("%Y-%m-%d") if hour is None else f"{moment:%Y-%m-%d %H:%M} {name}".rstrip()
 
 

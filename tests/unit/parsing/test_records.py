@@ -89,7 +89,7 @@ def test_parse_calendar__events_are_fields() -> None:
         "End: 2026-01-05 15:00 UTC",
         "Location: Room 4",
         "Organizer: Lovelace, Ada (ada@example.org)",
-        "Attendee: Grace Hopper (grace@example.org)",
+        "Attendee: Grace Hopper (grace@example.org), accepted",
         "Description: The limit is 40 MB. Please read the plan before.",
     ]
     assert parsed.text.endswith("Send the plan\n\nDue: 2026-01-09")

@@ -156,7 +156,7 @@ def test_parse_html__page_of_frame_alone_is_kept(body: str) -> None:
         ("<p>Ca<sup>2+</sup> 2<sup>1.5</sup> a<sup>see below</sup>", "Ca^(2+) 2^(1.5) asee below"),
         ("<table><tr><th><math><mfrac><mi>a</mi><mi>b</mi></mfrac></math><td>1<tr><th>c<td>2</table>", "a/b: 1\nc: 2"),
         ("<table><tr><th>m<sup>n+1</sup><td>1<tr><th>b<td>2</table>", "m^(n+1): 1\nb: 2"),
-        ("<p>1<sup>st</sup> word<sup><a href='#1'>1</a></sup> x<sup>a b</sup>", "1st word1 xa b"),
+        ("<p>1<sup>st</sup> word<sup><a href='#1'>1</a></sup> x<sup>a b</sup>", "1st word[1] xa b"),
         ("<p>See <img src=a.png alt='a red fish'> here<img alt='b.png'><img>", "See a red fish here"),
         ("<table><tr><th>Area<th>Sign<tr><td>7 m<sup>2</sup><td><img alt=yes></table>", "Area: 7 m^2; Sign: yes"),
     ],

@@ -1,0 +1,354 @@
+"""What a person sees in a file: forms, deleted words, notes, invitations, names in other encodings."""
+
+import json
+import zipfile
+from email.message import EmailMessage
+from io import BytesIO
+from typing import Any
+
+import docx
+import pytest
+from docx.table import Table as WordTable
+from docx.text.paragraph import Paragraph
+from pptx import Presentation
+from pptx.util import Inches
+
+from kosmos_rag.core.types import ParsedDocument, SourceDocument
+from kosmos_rag.parsing.file_parser import parse
+
+
+def parse_named(source: str, data: bytes | str) -> ParsedDocument:
+    return parse(SourceDocument(source=source, data=data.encode() if isinstance(data, str) else data))
+
+
+def save(file: Any) -> bytes:
+    buffer = BytesIO()
+    file.save(buffer)
+    return buffer.getvalue()
+
+
+def fill(table: WordTable, *rows: str) -> None:
+    for row, line in zip(table.rows, rows, strict=True):
+        for cell, text in zip(row.cells, line.split("|"), strict=True):
+            cell.text = text
+
+
+def add_table(document: Any, *rows: str) -> WordTable:
+    table: WordTable = document.add_table(rows=len(rows), cols=rows[0].count("|") + 1)
+    fill(table, *rows)
+    return table
+
+
+FORM = ("Name|Jürgen Groß|Personalnr.|4711", "Abteilung|Einkauf|Datum|03.04.2026", "Zweck|Messe|Projekt|P-17")
+EXPENSES = ("Datum|Art|Ort|Betrag", "01.04.|Hotel|Köln|120,00", "02.04.|Taxi|Köln|34,50")
+FORM_TEXT = "Name: Jürgen Groß; Personalnr.: 4711\nAbteilung: Einkauf; Datum: 03.04.2026\nZweck: Messe; Projekt: P-17"
+EXPENSES_TEXT = (
+    "Datum | Art | Ort | Betrag\n"
+    "Datum: 01.04.; Art: Hotel; Ort: Köln; Betrag: 120,00\nDatum: 02.04.; Art: Taxi; Ort: Köln; Betrag: 34,50"
+)
+
+
+def test_form__above_a_table_names_none_of_its_columns() -> None:
+    document = docx.Document()
+    add_table(document, *FORM, *EXPENSES)
+    assert parse_named("form.docx", save(document)).text == f"{FORM_TEXT}\n\n{EXPENSES_TEXT}"
+    rows = "".join(f"<tr>{''.join(f'<td>{cell}</td>' for cell in row.split('|'))}</tr>" for row in (*FORM, *EXPENSES))
+    page = parse_named("form.html", f"<!DOCTYPE html><table>{rows}</table>")
+    assert page.text == f"{FORM_TEXT}\n\n{EXPENSES_TEXT}"
+
+
+def test_form__of_a_sheet_keeps_the_places_of_its_cells() -> None:
+    import openpyxl
+
+    workbook = openpyxl.Workbook()
+    for row in (*FORM, *EXPENSES):
+        workbook.active.append(row.split("|"))
+    parsed = parse_named("form.xlsx", save(workbook))
+    assert parsed.text == f"Sheet\n\n{FORM_TEXT}\n\n{EXPENSES_TEXT}"
+    at = parsed.text.index("Datum: 02.04.")
+    assert [place.cells for place in parsed.places if place.start == at] == ["A6:D6"]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ("Name|Team|Result", "Ann|x|5", "Ben|y|absent", "Cid|x|7", "Dan|z|8"),
+        ("Name|Team|Phone|Room", "Ann|x|unknown|a", "Ben|y|on request|b", "Cid|x|123|c", "Dan|x|456|d"),
+        ("Station|Region|Pollutant|Level", "Linz|north|PM10|low", "Graz|south|CO2|high"),
+        ("Region|Q1|Q2|Q3", "North|10|20|30", "South|11|21|31"),
+    ],
+)
+def test_table__with_words_between_numbers_is_no_form(rows: tuple[str, ...]) -> None:
+    document = docx.Document()
+    add_table(document, *rows)
+    assert parse_named("table.docx", save(document)).text.startswith(rows[0].replace("|", " | "))
+
+
+def test_table__of_four_words_says_nothing_of_their_roles() -> None:
+    document = docx.Document()
+    add_table(document, "Kunde|Müller GmbH", "Ort|Graz")
+    assert parse_named("table.docx", save(document)).text == "Kunde | Müller GmbH\nOrt | Graz"
+
+
+def embolden(*paragraphs: Paragraph) -> None:
+    for paragraph in paragraphs:
+        for run in paragraph.runs:
+            run.bold = True
+
+
+@pytest.mark.parametrize(
+    ("rows", "text"),
+    [
+        (("Name|Ada", "City|London", "Role|Author"), "Name: Ada\nCity: London\nRole: Author"),
+        (("Name|Ada|City|London", "Role|Author|Land|UK"), "Name: Ada; City: London\nRole: Author; Land: UK"),
+    ],
+)
+def test_labels__in_bold_letters_name_the_values_beside_them(rows: tuple[str, ...], text: str) -> None:
+    document = docx.Document()
+    table = add_table(document, *rows)
+    embolden(*(paragraph for row in table.rows for cell in row.cells[::2] for paragraph in cell.paragraphs))
+    assert parse_named("labels.docx", save(document)).text == text
+
+
+def test_first_row__in_bold_letters_names_the_columns() -> None:
+    document = docx.Document()
+    table = add_table(document, "Server|Use", "db1|files")
+    embolden(*(paragraph for cell in table.rows[0].cells for paragraph in cell.paragraphs))
+    assert parse_named("bold.docx", save(document)).text == "Server | Use\nServer: db1; Use: files"
+
+
+def test_text__that_is_struck_through_is_left_out() -> None:
+    document = docx.Document()
+    paragraph = document.add_paragraph("Fee: ")
+    paragraph.add_run("90").font.strike = True
+    paragraph.add_run(" 80")
+    presentation = Presentation()
+    slide = presentation.slides.add_slide(presentation.slide_layouts[6])
+    frame = slide.shapes.add_textbox(0, 0, Inches(1), Inches(1)).text_frame
+    for text, strike in (("Fee: ", "noStrike"), ("90", "sngStrike"), (" 80", "noStrike")):
+        run = frame.paragraphs[0].add_run()
+        run.text = text
+        run.font._element.set("strike", strike)
+    pages = (
+        f"<p>Fee: {old} 80</p>"
+        for old in ("<s>90</s>", "<strike>90</strike>", '<b style="text-decoration: line-through">90</b>')
+    )
+    files: dict[str, bytes | str] = {
+        "a.docx": save(document),
+        "a.pptx": save(presentation),
+        "a.fodt": flat_odf("<text:p>Fee: <text:span text:style-name='S'>90</text:span> 80</text:p>"),
+    }
+    texts = [parse_named(name, data).text for name, data in files.items()]
+    texts += [parse_named("a.html", f"<!DOCTYPE html><body>{page}").text for page in pages]
+    assert [" ".join(text.split()) for text in texts] == ["Fee: 80"] * 6
+
+
+def flat_odf(body: str) -> str:
+    names = {
+        "office": "office", "text": "text", "table": "table", "style": "style", "draw": "drawing",
+        "svg": "svg-compatible", "presentation": "presentation",
+    }  # fmt: skip
+    spaces = " ".join(f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{uri}:1.0"' for name, uri in names.items())
+    return (
+        f'<?xml version="1.0" encoding="UTF-8"?>\n<office:document {spaces} '
+        'office:mimetype="application/vnd.oasis.opendocument.text"><office:automatic-styles>'
+        '<style:style style:name="S" style:family="text"><style:text-properties style:text-line-through-style="solid"/>'
+        f"</style:style></office:automatic-styles><office:body><office:text>{body}</office:text></office:body>"
+        "</office:document>"
+    )
+
+
+def odf_table(*rows: list[str]) -> str:
+    cells = (
+        "".join(
+            f"<table:table-cell>{cell if '<' in cell else f'<text:p>{cell}</text:p>'}</table:table-cell>"
+            for cell in row
+        )
+        for row in rows
+    )
+    return f"<table:table>{''.join(f'<table:table-row>{row}</table:table-row>' for row in cells)}</table:table>"
+
+
+def test_odf__table_in_a_cell_is_a_table_of_its_own() -> None:
+    inner = odf_table(["Port", "Use"], ["22", "ssh"], ["80", "http"])
+    outer = odf_table(["Server", "Ports", "State"], ["db1", inner, "open"], ["db2", "none", "closed"])
+    assert parse_named("a.fodt", flat_odf(outer)).text == (
+        "Server | Ports | State\nServer: db1; State: open\nServer: db2; Ports: none; State: closed\n\n"
+        "db1\nPort | Use\nPort: 22; Use: ssh\nPort: 80; Use: http"
+    )
+
+
+def test_odf__table_of_one_column_arranges_the_page() -> None:
+    assert (
+        parse_named("a.fodt", flat_odf(odf_table(["<text:h text:outline-level='1'>Box</text:h>"]))).headings[0].title
+        == "Box"
+    )
+
+
+def test_odf__boxes_of_a_slide_are_read_by_their_places() -> None:
+    def box(name: str, left: int, top: int, kind: str = "") -> str:
+        return (
+            f'<draw:frame svg:x="{left}cm" svg:y="{top}cm" svg:width="4cm" svg:height="1cm"{kind}>'
+            f"<draw:text-box><text:p>{name}</text:p></draw:text-box></draw:frame>"
+        )
+
+    boxes = [("right", 9, 5), ("low", 1, 8), ("left", 1, 5)]
+    page = "".join(box(*each) for each in boxes) + box("Title", 1, 9, ' presentation:class="title"')
+    data = (
+        flat_odf("")
+        .replace("opendocument.text", "opendocument.presentation")
+        .replace("office:text", "office:presentation")
+    )
+    body = f"<draw:page>{page}</draw:page>"
+    parsed = parse_named("a.fodp", data.replace("<office:presentation>", f"<office:presentation>{body}"))
+    assert parsed.text.split() == ["Title", "left", "low", "right"]
+
+
+def test_pptx__rows_of_cards_are_read_row_by_row() -> None:
+    presentation = Presentation()
+    slide = presentation.slides.add_slide(presentation.slide_layouts[6])
+    for top in (0, 1):
+        for left in (0, 1):
+            for number, part in enumerate(("head", "text")):
+                place = Inches(0.5 + 3 * left), Inches(1 + 3 * top + 0.6 * number), Inches(2.5), Inches(0.5)
+                slide.shapes.add_textbox(*place).text_frame.text = f"{part}{top}{left}"
+    expected = ["head00", "text00", "head01", "text01", "head10", "text10", "head11", "text11"]
+    assert parse_named("cards.pptx", save(presentation)).text.split() == expected
+
+
+@pytest.mark.parametrize(
+    ("markup", "text"),
+    [
+        ('In 2019<sup><a href="#fn1">1</a></sup>.', "In 2019[1]."),
+        ('Seen<a href="#fn2" role="doc-noteref"><sup>2</sup></a>', "Seen[2]"),
+        ('Seen<a href="#n" class="footnote-ref">3</a>', "Seen[3]"),
+        ('Part<a href="#part">3</a>', "Part3"),
+        ("<ruby>漢字<rp>(</rp><rt>かんじ</rt><rp>)</rp></ruby>", "漢字"),
+        ("Donau&shy;dampf", "Donaudampf"),
+        ('<div class="tab-pane active">apt</div><div class="tab-pane" style="display: none">brew</div>', "apt\n\nbrew"),
+    ],
+)
+def test_html__words_are_as_they_are_seen(markup: str, text: str) -> None:
+    assert parse_named("a.html", f"<!DOCTYPE html><html><body>{markup}</body></html>").text == text
+    cell = parse_named("a.html", f"<!DOCTYPE html><table><tr><th>A<th>B<tr><td>x<td>{markup}</table>").text
+    assert cell == f"A | B\nA: x; B: {' '.join(text.split())}"
+
+
+EVENT = """BEGIN:VCALENDAR
+BEGIN:VEVENT
+SUMMARY:Fair
+DTSTART;VALUE=DATE:20260201
+DTEND;VALUE=DATE:20260203
+RRULE:FREQ=WEEKLY;INTERVAL=2;BYDAY=MO,WE;UNTIL=20261231;WKST=MO
+EXDATE;TZID=Europe/Vienna:20260301T100000,20260302T100000
+ATTENDEE;CN=Ben;PARTSTAT=DECLINED:mailto:ben@example.org
+DURATION:PT1H30M
+BEGIN:VALARM
+DESCRIPTION:Reminder
+END:VALARM
+END:VEVENT
+BEGIN:VEVENT
+DTSTART:20260401T080000Z
+END:VEVENT
+END:VCALENDAR
+"""
+
+
+def test_calendar__says_what_programs_show() -> None:
+    parsed = parse_named("a.ics", EVENT)
+    assert parsed.text == (
+        "Fair\n\nStart: 2026-02-01\nEnd: 2026-02-02\nRepeats: every 2 weeks on MO, WE until 2026-12-31\n"
+        "Not on: 2026-03-01 10:00 Europe/Vienna, 2026-03-02 10:00 Europe/Vienna\n"
+        "Attendee: Ben (ben@example.org), declined\nDuration: 1 h 30 min\n\nEvent\n\nStart: 2026-04-01 08:00 UTC"
+    )
+    assert [heading.title for heading in parsed.headings] == ["Fair", "Event"]
+
+
+def test_address_book__of_an_old_version_is_decoded() -> None:
+    card = (
+        "BEGIN:VCARD\nVERSION:2.1\nN;CHARSET=UTF-8;ENCODING=QUOTED-PRINTABLE:M=C3=BCller;J=C3=\n=BCrgen\n"
+        "TEL;HOME:123\nNOTE;CHARSET=ISO-8859-1;QUOTED-PRINTABLE:gr=FCn\nEND:VCARD\n"
+    )
+    assert parse_named("a.vcf", card).text == "Jürgen Müller\n\nPhone (home): 123\nNote: grün"
+
+
+def test_xml__is_read_in_the_encoding_that_it_declares() -> None:
+    for kind, element in (
+        ("xml", "<a><b>grün</b></a>"),
+        ("svg", '<svg xmlns="http://www.w3.org/2000/svg"><text>grün</text></svg>'),
+    ):
+        for encoding, declared in (("latin-1", "ISO-8859-1"), ("utf-8", "ISO-8859-1"), ("utf-8", "utf-8")):
+            data = f"<?xml version='1.0' encoding='{declared}'?>\n{element}".encode(encoding)
+            assert parse_named(f"a.{kind}", data).text.endswith("grün")
+
+
+def test_feed__entry_without_a_title_has_a_section() -> None:
+    items = "<item><title>A &lt;b&gt;bold&lt;/b&gt; one</title></item><item><description>Two</description></item>"
+    parsed = parse_named("a.rss", f"<rss><channel>{items}</channel></rss>")
+    assert parsed.text == "A bold one\n\nEntry\n\nTwo"
+    assert [heading.title for heading in parsed.headings] == ["A bold one", "Entry"]
+
+
+def test_svg__shows_neither_hidden_texts_nor_second_copies() -> None:
+    parts = (
+        '<switch><foreignObject><p xmlns="http://www.w3.org/1999/xhtml">Node</p></foreignObject><text>Node</text></switch>'
+        '<text display="none">gone</text><g style="display: none"><text>gone</text></g><defs><text>gone</text></defs>'
+    )
+    assert parse_named("a.svg", f'<svg xmlns="http://www.w3.org/2000/svg">{parts}</svg>').text == "Node"
+
+
+def test_diagrams__name_lanes_shapes_without_labels_and_fields() -> None:
+    process = (
+        '<definitions xmlns="http://www.omg.org/spec/BPMN/20100524/MODEL"><process id="p"><lane id="l" name="Sales">'
+        '<flowNodeRef>t</flowNodeRef></lane><task id="t" name="Check"/><endEvent id="e"/>'
+        '<sequenceFlow id="f" name="yes" sourceRef="t" targetRef="e"/></process></definitions>'
+    )
+    assert parse_named("a.bpmn", process).text == "lane: Sales (Check)\ntask: Check\nCheck → end event: yes"
+    cell = '<UserObject label="Host %host%" placeholders="1" host="db1" id="2"><mxCell vertex="1"/></UserObject>'
+    assert parse_named("a.drawio", f"<mxGraphModel><root>{cell}</root></mxGraphModel>").text == "Host db1"
+
+
+def test_mail__invitation_is_read_beside_the_text() -> None:
+    mail = EmailMessage()
+    mail["From"], mail["Date"], mail["Subject"] = "ada@example.org", "Mon, 05 Jan 2026 10:00:00 +0100", "Meeting"
+    mail.set_content("Please join.")
+    mail.add_alternative(EVENT, subtype="calendar")
+    assert parse_named("a.eml", mail.as_bytes()).text.count("Start: 2026-02-01") == 1
+    mail.add_attachment(EVENT.encode(), maintype="text", subtype="calendar", filename="invite.ics")
+    parsed = parse_named("a.eml", mail.as_bytes())
+    assert parsed.text.count("Start: 2026-02-01") == 1
+    assert "invite.ics" in [heading.title for heading in parsed.headings]
+
+
+def pack(files: dict[str, str]) -> bytes:
+    buffer = BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "encoding"),
+    [("会議の資料とお知らせ.txt", "cp932"), ("Протокол встречи.txt", "cp866"), ("Größe.txt", "utf-8")],
+)
+def test_zip__names_without_a_mark_are_decoded(name: str, encoding: str) -> None:
+    encoded = name.encode(encoding)
+    data = pack({"x" * len(encoded): "text"}).replace(b"x" * len(encoded), encoded)
+    assert parse_named("a.zip", data).headings[0].title == name
+
+
+def test_slack__texts_of_programs_are_read() -> None:
+    stamp = {"type": "message", "ts": "1767607900.0"}
+    messages = [
+        {**stamp, "username": "Jenkins", "text": "", "attachments": [{"title": "Build 5", "text": "failed"}]},
+        {
+            **stamp,
+            "user": "U1",
+            "text": "",
+            "blocks": [{"elements": [{"elements": [{"type": "text", "text": "hello"}]}]}],
+        },
+    ]
+    files = {"users.json": [{"id": "U1", "name": "ada"}], "channels.json": [], "general/2026-01-05.json": messages}
+    parsed = parse_named("slack.zip", pack({name: json.dumps(content) for name, content in files.items()}))
+    assert parsed.text.endswith("Jenkins, 10:11: Build 5 failed\nada, 10:11: hello")
