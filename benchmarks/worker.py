@@ -36,9 +36,9 @@ from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.queue.writing import JobWriter
 from kosmos_rag.storage.tenants import tenant
-from kosmos_rag.worker import Supervisor
 from kosmos_rag.worker.handlers import create_runner
 from kosmos_rag.worker.process import JobRunnerFactory
+from kosmos_rag.worker.supervisor import Supervisor
 from tests.unit.parsing.sandbox.files import wide_workbook
 
 WORDS = (

@@ -3,6 +3,12 @@
 `main` is what `kosmos-rag` runs.
 """
 
-from kosmos_rag.apps.cli.app import main
-
 __all__ = ["main"]
+
+
+def main() -> None:
+    """Run the command line."""
+    # Here: each process of a worker imports this module again, as the main module of the one that started it.
+    from kosmos_rag.apps.cli.app import main as run
+
+    run()

@@ -71,7 +71,7 @@ def _run_worker(settings: Settings) -> Iterator[None]:
     what ends the worker later is logged.
     """
     from kosmos_rag.wings import load_wing_jobs
-    from kosmos_rag.worker import create_supervisor
+    from kosmos_rag.worker.supervisor import create_supervisor
 
     supervisor = create_supervisor(settings, wings=load_wing_jobs())
 

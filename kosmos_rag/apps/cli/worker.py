@@ -13,7 +13,7 @@ from kosmos_rag.core.text.counts import count
 
 if TYPE_CHECKING:
     from kosmos_rag.engine.job_kinds import WingJobs
-    from kosmos_rag.worker import Supervisor
+    from kosmos_rag.worker.supervisor import Supervisor
 
 
 @command
@@ -43,7 +43,7 @@ def worker(
     from kosmos_rag.core.extras import require_extra
 
     require_extra("worker", "kosmos-rag worker", "prometheus_client", "psutil")
-    from kosmos_rag.worker import run_worker
+    from kosmos_rag.worker.supervisor import run_worker
 
     kernel_kinds, wings = _choose_kinds(kinds)
     run = partial(run_worker, settings, kinds=kernel_kinds, wings=wings, until_idle=until_idle)

@@ -5,6 +5,7 @@ Every outcome is a document or a ParseError.
 
 import signal
 import socket
+import threading
 import time
 from contextlib import suppress
 from dataclasses import replace
@@ -30,7 +31,11 @@ if TYPE_CHECKING:  # the zygote imports this package, and has no use for setting
 
 
 def start_parser() -> None:
-    """Start the fork server, so that the first file does not wait."""
+    """Start the fork server in the background, so that the first file does not wait."""
+    threading.Thread(target=_start_fork_server, name="kosmos-rag-start-parser", daemon=True).start()
+
+
+def _start_fork_server() -> None:
     with suppress(ParseError):  # each file will report it
         fork_server.current()
 
