@@ -1,13 +1,15 @@
-"""Measure the first question after a restart of process and database.
+"""Measure the first question after a restart of process and database, and commands that store one document.
 
     python -m benchmarks.start [--data FOLDER] [--rounds N] [--json FILE] [--quick]
 
 A set in the BEIR layout is ingested once. Each round is a process of its own: it starts the embedded server, loads the
 model as the service does before it is ready, and asks. Where the process may, it empties the file cache of the system
-before: the database is then read from the disk. A quick run leaves the cache: it slows the whole machine.
+before: the database is then read from the disk. A quick run leaves the cache: it slows the whole machine. It leaves
+out the commands too, which need a model. Their figure is the processor time of all their processes, without the server.
 """
 
 import argparse
+import itertools
 import json
 import os
 import statistics
@@ -87,6 +89,29 @@ def ingest(data: Path, folder: Path, *, quick: bool) -> dict[str, Any]:
     return {"set": data.name, "chunks": report.chunks}
 
 
+def measure_commands(folder: Path, rounds: int) -> dict[str, float]:
+    """Return the least processor seconds of `ingest` and `worker` that store one document."""
+    overrides = {**MODEL, "database.data_dir": str(folder / "postgres")}
+    options = [f"--set={key}={json.dumps(value)}" for key, value in overrides.items()]
+    seconds: dict[str, list[float]] = {"ingest": [], "worker": []}
+    with Engine(_settings(folder)) as engine:  # the server runs already
+        for number, name in itertools.product(range(rounds), seconds):
+            documents = folder / f"{name}-{number}"
+            documents.mkdir()
+            (documents / "note.md").write_text(f"# Note {number}\n\nA text for {name}.\n", encoding="utf-8")
+            arguments = [str(documents), "--tenant", "commands"]
+            if name == "worker":
+                engine.tenant("commands").jobs.enqueue(documents)
+                arguments = ["--until-idle"]
+            before = os.times()
+            command = [sys.executable, "-m", "kosmos_rag.apps.cli", name, *arguments, *options]
+            subprocess.run(command, check=True, capture_output=True)
+            after = os.times()
+            user, system = (after[field] - before[field] for field in (2, 3))  # of the processes that have ended
+            seconds[name].append(user + system)
+    return {name: round(min(samples), 2) for name, samples in seconds.items()}
+
+
 def _run(*arguments: str, quick: bool) -> Any:
     """Run this module in a process of its own, with which the server stops, and return what it prints."""
     child = [sys.executable, "-m", "benchmarks.start", *arguments, *(["--quick"] if quick else [])]
@@ -109,7 +134,8 @@ def measure(data: Path, folder: Path, rounds: int, *, quick: bool) -> dict[str, 
         kind: {name: statistics.median(row[name] for row in samples) for name in samples[0]}
         for kind, samples in rows.items()
     }
-    return {**ingested, "rounds": rounds, "medians": medians}
+    commands = {} if quick else _run("--commands", str(folder), f"--rounds={rounds}", quick=quick)
+    return {**ingested, "rounds": rounds, "medians": medians, "command_cpu_s": commands}
 
 
 def _print(medians: Mapping[str, Mapping[str, float]]) -> None:
@@ -124,13 +150,16 @@ def main() -> None:
     parser = command(__doc__, "start.json")
     parser.add_argument("--data", type=Path, default=DATASETS / "cranfield", metavar="FOLDER", help="a labelled set")
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="processes of each kind")
-    for child in ("--ingest", "--ask"):
+    for child in ("--ingest", "--ask", "--commands"):
         parser.add_argument(child, type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--warm", action="store_true", help=argparse.SUPPRESS)
     scratch = temporary_folder()
     arguments = parse(parser, data=scratch / "set", rounds=1)
     if arguments.ingest is not None:
         print(json.dumps(ingest(arguments.data, arguments.ingest, quick=arguments.quick)))
+        return
+    if arguments.commands is not None:
+        print(json.dumps(measure_commands(arguments.commands, arguments.rounds)))
         return
     if arguments.ask is not None:
         questions = json.loads((arguments.ask / "questions.json").read_text(encoding="utf-8"))
@@ -140,6 +169,8 @@ def main() -> None:
         write_evaluation_set(arguments.data, questions=2 * WARM)
     results = measure(arguments.data, scratch, arguments.rounds, quick=arguments.quick)
     _print(results["medians"])
+    for name, seconds in results["command_cpu_s"].items():
+        print(f"\nkosmos-rag {name}, one document: {seconds} s of processor time")
     write_results(arguments.json, results)
 
 
