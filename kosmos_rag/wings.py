@@ -35,12 +35,12 @@ _QUERY_HOOKS = {
     "scim": "kosmos_rag.scim.directory:create_query_hooks",
 }
 _JOBS = (
-    "kosmos_rag.evaluation.jobs",
-    "kosmos_rag.text2sql.jobs",
-    "kosmos_rag.metering.jobs",
-    "kosmos_rag.webhooks.jobs",
+    "kosmos_rag.evaluation.job_kinds",
+    "kosmos_rag.text2sql.job_kinds",
+    "kosmos_rag.metering.job_kinds",
+    "kosmos_rag.webhooks.job_kinds",
 )
-"""Modules whose `JOBS` are what a wing adds to the worker."""
+"""Modules whose `JOBS` are what a wing adds to the worker; handlers are imported with the first job of a kind."""
 
 
 def register_wings() -> None:

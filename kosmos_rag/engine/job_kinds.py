@@ -4,15 +4,18 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol
 
 import psycopg
 
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.telemetry.metrics import Metric
 from kosmos_rag.core.types import Job
-from kosmos_rag.engine.engine import Engine
 from kosmos_rag.storage.queue import kinds
+
+if TYPE_CHECKING:  # the supervisor of a worker needs no engine
+    from kosmos_rag.engine.engine import Engine
 
 __all__ = [
     "KERNEL",
@@ -22,6 +25,7 @@ __all__ = [
     "JobChannel",
     "JobCounts",
     "JobKind",
+    "LazyFunction",
     "WingJobHandler",
 ]
 
@@ -68,6 +72,19 @@ class WingJobHandler(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class LazyFunction:
+    """A function or class whose module the first call imports."""
+
+    path: str
+    """`module:name`."""
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        """Call the function."""
+        module, _, name = self.path.partition(":")
+        return getattr(import_module(module), name)(*args, **options)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobKind:
     """A kind of jobs that a wing adds.
@@ -78,8 +95,8 @@ class JobKind:
     name: str
     description: str
     """What the console says that such a job does."""
-    create_handler: Callable[[Engine], WingJobHandler]
-    """A function or class of a module; each process calls it once."""
+    create_handler: Callable[["Engine"], WingJobHandler]
+    """A function or class of a module, such as a `LazyFunction`; each process calls it once at most."""
     list_warnings: Callable[[psycopg.Connection, uuid.UUID, Settings], Iterable[str]] | None = None
     """What `doctor` warns of, for each tenant with such jobs."""
 
@@ -102,8 +119,8 @@ class MaintenanceTask:
     It is pickled for the processes of the worker.
     """
 
-    create_handler: Callable[[Engine], WingMaintenance]
-    """A function or class of a module; each process calls it once."""
+    create_handler: Callable[["Engine"], WingMaintenance]
+    """A function or class of a module, such as a `LazyFunction`; each process calls it once at most."""
     list_warnings: Callable[[psycopg.Connection, uuid.UUID, Settings], Iterable[str]] | None = None
     """What `doctor` warns of, for each tenant that is maintained."""
 

@@ -14,7 +14,7 @@ from kosmos_rag.core.errors import DatabaseUnavailable, KosmosError
 from kosmos_rag.core.telemetry.metrics import Metric
 from kosmos_rag.core.types import EventType
 from kosmos_rag.engine.engine import Engine
-from kosmos_rag.engine.job_kinds import JobChannel, JobCounts, MaintenanceTask, WingJobs
+from kosmos_rag.engine.job_kinds import JobChannel, JobCounts
 from kosmos_rag.engine.jobs import ALL_COLLECTIONS
 from kosmos_rag.evaluation.answer_checks.checks import AnswerChecks, check_answers
 from kosmos_rag.evaluation.answer_checks.records import AnswerVerdict
@@ -244,13 +244,3 @@ def list_warnings(connection: psycopg.Connection, tenant_id: uuid.UUID, _: Setti
             if key not in evaluated and figures.get("stale_labels"):
                 yield f"questions {figures['set']}: {run['reason']}"
             evaluated.add(key)
-
-
-JOBS = WingJobs(
-    maintenance=(
-        MaintenanceTask(create_handler=ExperimentMaintenance),
-        MaintenanceTask(create_handler=MonitorMaintenance, list_warnings=list_warnings),
-        MaintenanceTask(create_handler=GapMaintenance),
-        MaintenanceTask(create_handler=AnswerMaintenance),
-    )
-)

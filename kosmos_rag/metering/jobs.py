@@ -3,7 +3,7 @@
 from datetime import UTC, datetime
 
 from kosmos_rag.engine.engine import Engine
-from kosmos_rag.engine.job_kinds import JobChannel, JobCounts, MaintenanceTask, WingJobs
+from kosmos_rag.engine.job_kinds import JobChannel, JobCounts
 from kosmos_rag.metering.settings import MeteringSettings
 from kosmos_rag.metering.store import UsageStore
 
@@ -23,6 +23,3 @@ class UsageMaintenance:
         store.join_hours(now)
         store.prune(now)
         return {}
-
-
-JOBS = WingJobs(maintenance=(MaintenanceTask(create_handler=UsageMaintenance),))

@@ -8,16 +8,15 @@ from datetime import timedelta
 from kosmos_rag.core.errors import DatabaseUnavailable, SourceError
 from kosmos_rag.core.types import EVERYONE, Job, Outcome
 from kosmos_rag.engine.engine import Engine
-from kosmos_rag.engine.job_kinds import JobChannel, JobCounts, JobKind, WingJobs
+from kosmos_rag.engine.job_kinds import JobChannel, JobCounts
 from kosmos_rag.engine.jobs import TenantJobs
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.catalog.sources import SchemaSource
+from kosmos_rag.text2sql.job_kinds import SCHEMA
 from kosmos_rag.text2sql.linking.grounder import BuildReport, SchemaGrounding
 
 log = logging.getLogger("kosmos_rag.worker")
 
-SCHEMA = "schema"
-"""The kind of the jobs: read the schema of a database, and update its documents."""
 SYNC_TIMEOUT_S = 3600.0
 """Heartbeat timeout of a job: a large schema takes long to read and embed at first."""
 
@@ -92,7 +91,3 @@ def _counters(report: BuildReport) -> JobCounts:
     for failure in ingest.failed:
         counts["failures", failure.code] += 1
     return counts
-
-
-JOB_KINDS = (JobKind(name=SCHEMA, description="Read the schema of a database", create_handler=SchemaHandler),)
-JOBS = WingJobs(kinds=JOB_KINDS)

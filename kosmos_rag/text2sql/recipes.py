@@ -24,7 +24,8 @@ from kosmos_rag.text2sql.catalog.roles import (
 )
 from kosmos_rag.text2sql.errors import SchemaInvalid
 from kosmos_rag.text2sql.linking.words import is_content_word, question_words
-from kosmos_rag.text2sql.records import ColumnRef, Pattern, Recipe, VariantChoice
+from kosmos_rag.text2sql.records import ColumnRef, Pattern, Recipe
+from kosmos_rag.text2sql.settings import VariantChoice
 
 _VARIANT_NOTE = re.compile(r"If multiple rows exist due to variants \((.+?)\), either ")
 MAX_MEASURES_PER_KEY = 12

@@ -33,8 +33,6 @@ ColumnNames = Annotated[
 ]
 """Columns, in JSON as `table.column`."""
 Pattern = Literal["aggregation", "temporal", "status", "relationship"]
-VariantChoice = Literal["open", "sum", "base"]
-"""What happens with rows per variant: `sum` adds them up, `base` leaves them out, `open` decides nothing."""
 
 
 def json_row(row: Sequence[Any]) -> list[Any]:

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
 from kosmos_rag.core.section import Count, Section
-from kosmos_rag.text2sql.records import VariantChoice
+
+VariantChoice = Literal["open", "sum", "base"]
+"""What happens with rows per variant: `sum` adds them up, `base` leaves them out, `open` decides nothing."""
 
 _KEY = re.compile(r"[^/\s]+/[^/\s]+/[^/]+")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")

@@ -1,4 +1,4 @@
-"""The jobs that deliver events, and the part of maintenance that watches over them."""
+"""The part of maintenance that watches over the deliveries of events."""
 
 import uuid
 from collections.abc import Iterator
@@ -8,12 +8,11 @@ import psycopg
 
 from kosmos_rag.core.config import Settings
 from kosmos_rag.engine.engine import Engine
-from kosmos_rag.engine.job_kinds import JobChannel, JobCounts, JobKind, MaintenanceTask, WingJobs
-from kosmos_rag.webhooks.delivery import EventDelivery
+from kosmos_rag.engine.job_kinds import JobChannel, JobCounts
 from kosmos_rag.webhooks.metrics import WEBHOOK_BEHIND_SECONDS, WEBHOOK_DEAD_LETTERS
 from kosmos_rag.webhooks.records import SubscriberState
 from kosmos_rag.webhooks.sql import statement
-from kosmos_rag.webhooks.store import DELIVER, SubscriberStore, list_subscribers
+from kosmos_rag.webhooks.store import SubscriberStore, list_subscribers
 
 _GAUGE_ROUNDS = 3
 """Rounds of maintenance for which a gauge keeps its value."""
@@ -56,16 +55,3 @@ def list_warnings(connection: psycopg.Connection, tenant_id: uuid.UUID, settings
     for subscriber in list_subscribers(connection, tenant_id):
         if problem := subscriber.describe_problem():
             yield problem
-
-
-JOBS = WingJobs(
-    kinds=(
-        JobKind(
-            name=DELIVER,
-            description="Deliver events to a subscriber",
-            create_handler=EventDelivery,
-            list_warnings=list_warnings,
-        ),
-    ),
-    maintenance=(MaintenanceTask(create_handler=WebhookMaintenance),),
-)

@@ -13,13 +13,12 @@ from kosmos_rag.core.names import validate_name
 from kosmos_rag.core.types import EventType
 from kosmos_rag.engine.fetching import check_url, require_allowed_host
 from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.webhooks.job_kinds import DELIVER
 from kosmos_rag.webhooks.records import DeadLetter, Subscriber, SubscriberState
 from kosmos_rag.webhooks.settings import SECTION, WebhookSettings
 from kosmos_rag.webhooks.signature import derive_secret
 from kosmos_rag.webhooks.sql import statement
 
-DELIVER = "webhook"
-"""The kind of the jobs: deliver the events of one subscriber."""
 MAX_DEAD_LETTERS = 1000
 """Dead letters that a list has."""
 _MAX_URL = 2000

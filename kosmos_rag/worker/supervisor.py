@@ -21,7 +21,7 @@ import psycopg
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import ConfigError, DatabaseError, KosmosError
 from kosmos_rag.core.telemetry.health import ALIVE_S, Probes, ReadyState, serve_health
-from kosmos_rag.engine.job_kinds import NO_WINGS, WingJobs
+from kosmos_rag.engine.job_kinds import NO_WINGS, LazyFunction, WingJobs
 from kosmos_rag.parsing.sandbox.fork_server import probe_isolation
 from kosmos_rag.parsing.sandbox.limits import clear_dumpable
 from kosmos_rag.storage.database import Database
@@ -33,16 +33,16 @@ from kosmos_rag.storage.sql import statement
 from kosmos_rag.worker.channel import Progress, ToSupervisor
 from kosmos_rag.worker.cluster import ClusterWatch
 from kosmos_rag.worker.collectors import WorkerMetrics
-from kosmos_rag.worker.handlers import create_runner
 from kosmos_rag.worker.periodic import run_periodically
 from kosmos_rag.worker.process import JobRunnerFactory, WorkerProcess
-from kosmos_rag.worker.source_watch import SourceWatch
 
 log = logging.getLogger("kosmos_rag.worker")
 
 _TICK_S = 1.0
 _STARTUP_S = 30.0
 _MAX_BACKOFF_S = 30.0
+_CREATE_RUNNER = LazyFunction("kosmos_rag.worker.handlers:create_runner")
+"""Only the processes import the engine."""
 
 
 class Supervisor:
@@ -147,8 +147,11 @@ class Supervisor:
                 )
             stack.callback(self._end_processes)
             stack.enter_context(self._leases())
+            self._start_missing(self.ticked_at)  # they import the engine and load its model meanwhile
             stack.enter_context(self._cluster.run_in_background())
             if kinds.SYNC in self._kinds and not self._until_idle:
+                from kosmos_rag.worker.source_watch import SourceWatch
+
                 stack.enter_context(SourceWatch(self._database, self._settings).run_in_background())
             listener = stack.enter_context(_Listener(self._database.worker))
             while self._tick():
@@ -404,7 +407,7 @@ def create_supervisor(
     return Supervisor(
         settings,
         kinds=[*kinds, *(kind.name for kind in wings.kinds)],
-        create_runner=partial(create_runner, wings=wings),
+        create_runner=partial(_CREATE_RUNNER, wings=wings),
         until_idle=until_idle,
         on_progress=on_progress,
     )

@@ -16,7 +16,8 @@ from kosmos_rag.text2sql.linking.linking import Linked, Linker
 from kosmos_rag.text2sql.prompt import Selection, prompt_block
 from kosmos_rag.text2sql.query_examples import parse_examples
 from kosmos_rag.text2sql.recipes import settle_variants
-from kosmos_rag.text2sql.records import Ambiguity, ColumnRef, Entities, Recipe, SchemaRef, VariantChoice
+from kosmos_rag.text2sql.records import Ambiguity, ColumnRef, Entities, Recipe, SchemaRef
+from kosmos_rag.text2sql.settings import VariantChoice
 
 _MAX_RECIPES = 3
 _MAX_EXAMPLES = 3

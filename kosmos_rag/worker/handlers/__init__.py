@@ -4,7 +4,8 @@ Each kind of job has a handler.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property, partial
 from typing import Protocol
 
 from kosmos_rag.core.config import Settings
@@ -32,11 +33,18 @@ class JobHandler(Protocol):
 
 
 class _WingHandler:
-    """Runs jobs of a wing under the preset of their enqueuing."""
+    """Runs jobs of a wing under the preset of their enqueuing.
 
-    def __init__(self, handler: WingJobHandler, pipeline: IngestPipeline) -> None:
-        self._handler = handler
+    The wing's handler is created with the first job.
+    """
+
+    def __init__(self, create_handler: Callable[[], WingJobHandler], pipeline: IngestPipeline) -> None:
+        self._create_handler = create_handler
         self._pipeline = pipeline
+
+    @cached_property
+    def _handler(self) -> WingJobHandler:
+        return self._create_handler()
 
     def run(self, job: Job, channel: SupervisorChannel) -> JobCounts | None:
         """Run and finish a job.
@@ -57,15 +65,24 @@ class EngineJobRunner:
         counters = CounterBuffer()
         engine.observe(counters)
         self._documents = documents.DocumentHandler(engine.database, engine.ingest_pipeline, counters)
-        self._sync = sync.SyncHandler(engine.database, engine.ingest_pipeline)
-        self._permissions = permissions.PermissionsHandler(engine.database, engine.settings.ingestion)
-        self._wings = {
-            kind.name: _WingHandler(kind.create_handler(engine), engine.ingest_pipeline) for kind in wings.kinds
+        self._tasks = wings.maintenance
+        self._handlers: dict[str, JobHandler] = {
+            kinds.SYNC: sync.SyncHandler(engine.database, engine.ingest_pipeline),
+            kinds.PERMISSIONS: permissions.PermissionsHandler(engine.database, engine.settings.ingestion),
         }
-        tasks = [task.create_handler(engine) for task in wings.maintenance]
-        self._maintenance = maintenance.MaintenanceHandler(
-            engine.database, engine.indexes, tasks, engine.settings.worker
-        )
+        for kind in wings.kinds:
+            create_handler = partial(kind.create_handler, engine)
+            self._handlers[kind.name] = _WingHandler(create_handler, engine.ingest_pipeline)
+
+    @cached_property
+    def _maintenance(self) -> JobHandler:
+        """The handler of maintenance, created with its first job."""
+        engine = self._engine
+        tasks = [task.create_handler(engine) for task in self._tasks]
+        return maintenance.MaintenanceHandler(engine.database, engine.indexes, tasks, engine.settings.worker)
+
+    def _get_handler(self, kind: str) -> JobHandler | None:
+        return self._maintenance if kind in kinds.UPKEEP else self._handlers.get(kind)
 
     def run(self, jobs: Sequence[Job], channel: SupervisorChannel) -> None:
         """Run document jobs in batches and the others one by one.
@@ -74,22 +91,15 @@ class EngineJobRunner:
         """
         deadline = time.monotonic() + documents.BATCH_TIME_SLICE_S
         self._documents.run([job for job in jobs if job.kind == kinds.DOCUMENT], channel, deadline)
-        handlers: dict[str, JobHandler] = {
-            kinds.SYNC: self._sync,
-            kinds.PERMISSIONS: self._permissions,
-            kinds.MAINTAIN: self._maintenance,
-            kinds.RECONCILE: self._maintenance,
-            kinds.AUDIT: self._maintenance,
-            **self._wings,
-        }
-        for number, job in enumerate(job for job in jobs if job.kind in handlers):
+        pairs = [(job, handler) for job in jobs if (handler := self._get_handler(job.kind)) is not None]
+        for number, (job, handler) in enumerate(pairs):
             if channel.stopping or (number and time.monotonic() > deadline):
                 channel.release([job])
             elif channel.is_revoked(job):
                 channel.report_ended([job])
             else:
                 with tracing.start_entry_span(f"kosmos.job.{job.kind}", [job.payload.get("traceparent")]):
-                    run_job(handlers[job.kind], job, channel)
+                    run_job(handler, job, channel)
 
     def close(self) -> None:
         """Wait for started batches, and close the engine."""

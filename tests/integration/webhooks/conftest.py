@@ -12,8 +12,9 @@ from kosmos_rag.core.telemetry.metrics import Metric
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import queue as queue_module
 from kosmos_rag.storage.queue.queue import Queue
+from kosmos_rag.webhooks.job_kinds import DELIVER
 from kosmos_rag.webhooks.jobs import WebhookMaintenance
-from kosmos_rag.webhooks.store import DELIVER, SubscriberStore
+from kosmos_rag.webhooks.store import SubscriberStore
 from kosmos_rag.wings import load_wing_jobs
 from kosmos_rag.worker.channel import SupervisorChannel
 from kosmos_rag.worker.handlers import EngineJobRunner

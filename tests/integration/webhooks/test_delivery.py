@@ -14,8 +14,9 @@ from kosmos_rag.core.errors import DatabaseError, RequestError
 from kosmos_rag.core.types import JobState
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.webhooks import delivery
+from kosmos_rag.webhooks.job_kinds import DELIVER
 from kosmos_rag.webhooks.records import Subscriber
-from kosmos_rag.webhooks.store import DELIVER, SubscriberStore
+from kosmos_rag.webhooks.store import SubscriberStore
 from tests.integration.webhooks.conftest import Deliver, Maintain
 from tests.integration.webhooks.receiver import Receiver
 

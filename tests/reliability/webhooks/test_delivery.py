@@ -16,7 +16,8 @@ import pytest
 
 from kosmos_rag import Engine, Settings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.webhooks.store import DELIVER, SubscriberStore
+from kosmos_rag.webhooks.job_kinds import DELIVER
+from kosmos_rag.webhooks.store import SubscriberStore
 from tests.integration.webhooks.conftest import with_webhooks
 from tests.integration.webhooks.receiver import Receiver, receiving
 

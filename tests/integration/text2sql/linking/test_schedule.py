@@ -12,12 +12,12 @@ import pytest
 
 from kosmos_rag import Engine
 from kosmos_rag.core.types import JobInfo, JobState
-from kosmos_rag.engine.job_kinds import WingJobs
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.storage.queue import queue
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.text2sql.catalog.sources import SchemaSource
-from kosmos_rag.text2sql.jobs import JOB_KINDS, SCHEMA, enqueue_sync
+from kosmos_rag.text2sql.job_kinds import JOBS, SCHEMA
+from kosmos_rag.text2sql.jobs import enqueue_sync
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 from kosmos_rag.worker.channel import SupervisorChannel
 from kosmos_rag.worker.handlers import EngineJobRunner
@@ -62,7 +62,7 @@ def work(engine: Engine) -> Iterator[Callable[[], None]]:
     parent_end, child_end = multiprocessing.Pipe()
     jobs = Queue.open(engine.database, engine.settings.worker)
     channel = SupervisorChannel(child_end, jobs)
-    working = EngineJobRunner(engine, WingJobs(kinds=JOB_KINDS))
+    working = EngineJobRunner(engine, JOBS)
 
     def run() -> None:
         working.run(jobs.claim(8, kinds=[SCHEMA], worker="test"), channel)

@@ -6,7 +6,7 @@ from kosmos_rag.text2sql.ambiguity import find_ambiguities
 from kosmos_rag.text2sql.catalog.joins import JoinGraph
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.recipes import settle_variants, variant_note
-from kosmos_rag.text2sql.records import VariantChoice
+from kosmos_rag.text2sql.settings import VariantChoice
 from tests.unit.text2sql.catalog.worlds import database, table
 
 
