@@ -81,7 +81,7 @@ class TenantAccess:
         """
         if not are_names(principals):
             raise RequestError(f"principals are {principals!r}; use names such as department:finance")
-        rows = self._list_readable([EVERYONE, *principals], None, after, limit + 1)
+        rows = self._list_readable([EVERYONE, *principals], after, limit + 1)
         page = rows[:limit]
         documents = self._read_documents([row["id"] for row in page])
         grants = list(self._build_grants([(row["id"], row["principals"]) for row in page], documents))
@@ -111,14 +111,12 @@ class TenantAccess:
             if all(end is None or end > now for end in (key.revoked_at, key.expires_at))
         ]
 
-    def _list_readable(
-        self, principals: Sequence[str], ids: Sequence[uuid.UUID] | None, after: Position | None, limit: int
-    ) -> list[dict[str, Any]]:
+    def _list_readable(self, principals: Sequence[str], after: Position | None, limit: int) -> list[dict[str, Any]]:
         """Return documents as a reader with these principals gets them from the database."""
         source, collection = after or (None, None)
         values = {
             "tenant_id": self._owner.id,
-            "ids": None if ids is None else list(ids),
+            "ids": None,
             "after_source": source,
             "after_collection": collection,
             "limit": limit,

@@ -153,12 +153,12 @@ class WorkerProcess:
             return float(psutil.Process(self.pid).memory_info().rss) / _MB
         return 0.0
 
-    def reap(self, timeout_s: float | None = None) -> int | None:
+    def reap(self) -> int | None:
         """Wait for the process to end and release its handles.
 
         Returns the exit code, negative for a signal.
         """
-        self._process.join(timeout_s)
+        self._process.join()
         code = self._process.exitcode
         if code is not None:
             self._connection.close()

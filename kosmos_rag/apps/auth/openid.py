@@ -202,19 +202,17 @@ class OpenIdClient:
             scopes=frozenset(values["scopes"]),
         )
 
-    def end_session_url(self, path: str) -> str | None:
+    def end_session_url(self) -> str | None:
         """Return the provider's page that signs a user out.
 
-        The result is None where it has none, or its metadata have not been read yet: signing out waits for nobody.
-
-        Args:
-            path: page of the console to show afterwards.
+        The page shows the console's sign-in page afterwards. The result is None where the provider has none, or its
+        metadata have not been read yet: signing out waits for nobody.
         """
         provider = self._provider
         if provider is None or provider.end_session_url is None:
             return None
         return _add_query(
-            provider.end_session_url, {"client_id": self._client_id, "post_logout_redirect_uri": self._url + path}
+            provider.end_session_url, {"client_id": self._client_id, "post_logout_redirect_uri": f"{self._url}/sign-in"}
         )
 
     async def _find_provider(self) -> Provider:

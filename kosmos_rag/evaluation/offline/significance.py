@@ -33,8 +33,8 @@ def randomisation_p(differences: Sequence[float]) -> float:
     return (extreme + 1) / (_ROUNDS + 1)
 
 
-def bootstrap_interval(values: Sequence[float], *, confidence: float = 0.95) -> tuple[float, float]:
-    """Return the interval of a mean, by the percentiles of resampled means.
+def bootstrap_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return the 95 % interval of a mean, by the percentiles of resampled means.
 
     Source: Efron and Tibshirani, "An introduction to the bootstrap" (1993), chapter 13.
     """
@@ -44,8 +44,7 @@ def bootstrap_interval(values: Sequence[float], *, confidence: float = 0.95) -> 
     for rounds in _blocks(len(sample)):
         indices = generator.integers(0, len(sample), size=(rounds, len(sample)))
         resampled.append(sample[indices].mean(axis=1))
-    outside = (1 - confidence) / 2
-    low, high = np.quantile(np.concatenate(resampled), [outside, 1 - outside])
+    low, high = np.quantile(np.concatenate(resampled), [0.025, 0.975])
     return float(low), float(high)
 
 

@@ -91,7 +91,7 @@ async def sign_out(request: Request) -> Response:
     client = get_service(request).openid
     url = None
     if client is not None and Cookie.SESSION.read(request) is not None:
-        url = client.end_session_url("/sign-in")
+        url = client.end_session_url()
     # Browsers refuse to follow a form to another host: a page that continues may.
     response = redirect("/sign-in") if url is None else render_page(request, "forward.html", title="Sign out", url=url)
     end_session(request, response)

@@ -35,8 +35,7 @@ logger = logging.getLogger("kosmos_rag.apps.http.toolkit.connections")
 class OncePerPeriod:
     """Admits an event once a minute, and counts those between."""
 
-    def __init__(self, period_s: float = _LOG_PERIOD_S) -> None:
-        self._period_s = period_s
+    def __init__(self) -> None:
         self._last: dict[str, float] = {}
         self._counts: dict[str, int] = {}
 
@@ -47,7 +46,7 @@ class OncePerPeriod:
         """
         now = time.monotonic()
         count = self._counts[event] = self._counts.get(event, 0) + 1
-        if event in self._last and now - self._last[event] < self._period_s:
+        if event in self._last and now - self._last[event] < _LOG_PERIOD_S:
             return 0
         self._last[event], self._counts[event] = now, 0
         return count
