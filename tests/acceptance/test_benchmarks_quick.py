@@ -15,6 +15,7 @@ from benchmarks.constants import FAMILIES
 from benchmarks.documentation.trees import quick_tree
 from benchmarks.page_files import FILES
 from kosmos_rag.core.config import DatabaseSettings
+from tests.commands import set_variables
 
 ROOT = Path(__file__).parents[2]
 
@@ -95,25 +96,20 @@ def _run(
     return capfd.readouterr().out
 
 
-def _use(database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch) -> None:
-    for key in ("url", "worker_url", "admin_url"):
-        monkeypatch.setenv(f"KOSMOS_DATABASE__{key.upper()}", getattr(database, key))
-
-
 @pytest.mark.slow  # all of them: a tenth of the suite's time, and what they test is not the product
 @pytest.mark.parametrize("name", TABLES)
 def test_quick_run__prints_the_table(
     name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     if name not in OWN_SERVER:
-        _use(request.getfixturevalue("database"), monkeypatch)
+        set_variables(monkeypatch, request.getfixturevalue("database"))
     assert re.search(TABLES[name], _run(name, monkeypatch, capfd))
 
 
 def test_walk__keeps_to_the_limits_of_the_architecture_page(
     database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    _use(database, monkeypatch)
+    set_variables(monkeypatch, database)
     walks = walk.measure(tmp_path)
     limits = {"search, by the database": (8, 21, 71)}
     if walk.HAS_MEMORY_VIEW:
@@ -148,7 +144,7 @@ def test_run__fails_where_a_figure_is_outside_its_bounds(
     if name == "parsing_pages" and not FILES.is_dir():
         pytest.skip("the folder of real pages is absent")
     if name in {"documentation", "schema.spider", "schema.example"}:
-        _use(request.getfixturevalue("database"), monkeypatch)
+        set_variables(monkeypatch, request.getfixturevalue("database"))
     group = QUICK_GROUPS.get(name, "all")
     figure = next(iter(next(iter(BOUNDS[name].values()))))
     file = tmp_path / "bounds.yaml"

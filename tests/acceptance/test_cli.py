@@ -5,17 +5,14 @@ import json
 import resource
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from kosmos_rag.apps.cli.app import app
 from kosmos_rag.storage.migrate import REVISION
-
-Run = Callable[..., Result]
+from tests.commands import MINILM, Run, run_command
 
 
 @pytest.fixture(scope="module")
@@ -36,16 +33,11 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def kosmos(folder: Path) -> Iterator[Run]:
     """Run a command in this process, over a database of this module's own."""
-    patch = pytest.MonkeyPatch()
-    patch.chdir(folder)
-    patch.setenv("KOSMOS_CONFIG", str(Path(__file__).parents[2] / "examples" / "minilm.yaml"))
-    patch.setenv("KOSMOS_DATABASE__DATA_DIR", str(folder / "database"))
-
-    def run(*arguments: str) -> Result:
-        return CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-
-    yield run
-    patch.undo()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("KOSMOS_CONFIG", MINILM)
+        patch.setenv("KOSMOS_DATABASE__DATA_DIR", str(folder / "database"))
+        yield run_command
 
 
 @pytest.fixture(scope="module")

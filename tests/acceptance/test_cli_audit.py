@@ -1,33 +1,24 @@
 """kosmos-rag audit: what auditors and content owners see of the log, and what they are told when it was changed."""
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
-from typer.testing import CliRunner, Result
 
-from kosmos_rag.apps.cli.app import app
 from kosmos_rag.core.config import DatabaseSettings
-
-Run = Callable[..., Result]
+from tests.commands import MINILM, Run, run_command, set_variables
 
 pytestmark = [pytest.mark.model, pytest.mark.emptied_database]
 
 
 @pytest.fixture
-def kosmos(tmp_path: Path, database: DatabaseSettings) -> Iterator[Run]:
+def kosmos(tmp_path: Path, database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command in this process, in a folder with a document, with a log."""
-    patch = pytest.MonkeyPatch()
-    patch.chdir(tmp_path)
-    patch.setenv("KOSMOS_CONFIG", str(Path(__file__).parents[2] / "examples" / "minilm.yaml"))
-    for name, url in (("URL", database.url), ("WORKER_URL", database.worker_url), ("ADMIN_URL", database.admin_url)):
-        patch.setenv(f"KOSMOS_DATABASE__{name}", url or "")
-    patch.setenv("KOSMOS_RAG__AUDIT__ENABLED", "true")
+    monkeypatch.chdir(tmp_path)
+    set_variables(monkeypatch, database, CONFIG=MINILM, RAG__AUDIT__ENABLED="true")
     (tmp_path / "churn.md").write_text("# Churn\n\nChurn is the share of accounts that left within a month.\n")
-    yield lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-    patch.undo()
+    return run_command
 
 
 def test_audit__from_the_first_question_to_a_record_that_was_changed(kosmos: Run, database: DatabaseSettings) -> None:

@@ -1,31 +1,23 @@
 """kosmos-rag collection, and what search shows of a collection's preset."""
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from kosmos_rag.apps.cli.app import app
 from kosmos_rag.core.config import DatabaseSettings
-
-Run = Callable[..., Result]
+from tests.commands import MINILM, Run, run_command, set_variables
 
 pytestmark = [pytest.mark.model, pytest.mark.emptied_database]
 
 
 @pytest.fixture
-def kosmos(tmp_path: Path, database: DatabaseSettings) -> Iterator[Run]:
+def kosmos(tmp_path: Path, database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command in this process, in a folder with documents and a database of its own."""
-    patch = pytest.MonkeyPatch()
-    patch.chdir(tmp_path)
-    patch.setenv("KOSMOS_CONFIG", str(Path(__file__).parents[2] / "examples" / "minilm.yaml"))
-    for name in ("url", "worker_url", "admin_url"):
-        patch.setenv(f"KOSMOS_DATABASE__{name.upper()}", getattr(database, name))
+    monkeypatch.chdir(tmp_path)
+    set_variables(monkeypatch, database, CONFIG=MINILM)
     (tmp_path / "sales.txt").write_text("Table: sales\n\nTotal sales: SELECT SUM(amount) FROM sales\n")
-    yield lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-    patch.undo()
+    return run_command
 
 
 def test_collection__from_its_creation_to_its_end(kosmos: Run) -> None:

@@ -1,30 +1,24 @@
 """kosmos-rag erase and kosmos-rag tenant delete."""
 
 import json
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
-from kosmos_rag.apps.cli.app import app
-
-Run = Callable[..., Result]
+from tests.commands import MINILM, Run, run_command
 
 pytestmark = pytest.mark.model
 
 
 @pytest.fixture
-def kosmos(tmp_path: Path) -> Iterator[Run]:
+def kosmos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command in this process, in a folder with documents and a database of its own."""
-    patch = pytest.MonkeyPatch()
-    patch.chdir(tmp_path)
-    patch.setenv("KOSMOS_CONFIG", str(Path(__file__).parents[2] / "examples" / "minilm.yaml"))
-    patch.setenv("KOSMOS_DATABASE__DATA_DIR", str(tmp_path / "database"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("KOSMOS_CONFIG", MINILM)
+    monkeypatch.setenv("KOSMOS_DATABASE__DATA_DIR", str(tmp_path / "database"))
     for name in ("ada", "grace"):
         (tmp_path / f"{name}.txt").write_text(f"The salary of {name} is paid on Monday.\n")
-    yield lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-    patch.undo()
+    return run_command
 
 
 def test_erase__shows_then_erases_and_records(kosmos: Run, tmp_path: Path) -> None:

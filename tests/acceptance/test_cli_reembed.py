@@ -1,17 +1,15 @@
 """`kosmos-rag reembed` as its users have it: from the real MiniLM to a model of 768 dimensions, and back."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
-from kosmos_rag.apps.cli.app import app
 from kosmos_rag.core.config import DatabaseSettings
+from tests.commands import Run, run_command
 
-Run = Callable[..., Result]
 COLUMNS = "model dimensions state live embedded chunks truncated index recall@10 id"
 
 pytestmark = [pytest.mark.model, pytest.mark.slow]
@@ -48,7 +46,7 @@ def kosmos(database: DatabaseSettings, mpnet: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.chdir(tmp_path)
     for number in range(5):
         (tmp_path / f"{number}.txt").write_text(f"Rule {number} says who decides about refunds, and until when.")
-    return lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    return run_command
 
 
 def _spaces(result: Result) -> list[dict[str, Any]]:

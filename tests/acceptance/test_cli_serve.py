@@ -7,21 +7,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import httpx
 import psutil
 import pytest
-from typer.testing import CliRunner, Result
 
 from kosmos_rag import Engine, Settings
-from kosmos_rag.apps.cli.app import app
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.commands import MINILM, Run, run_command, set_variables
 from tests.ports import find_free_port
-
-Run = Callable[..., Result]
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,16 +25,12 @@ pytestmark = pytest.mark.emptied_database
 
 
 @pytest.fixture
-def kosmos(tmp_path: Path, database: DatabaseSettings) -> Iterator[Run]:
+def kosmos(tmp_path: Path, database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command in this process, in a folder with a document."""
-    patch = pytest.MonkeyPatch()
-    patch.chdir(tmp_path)
-    patch.setenv("KOSMOS_CONFIG", str(ROOT / "examples" / "minilm.yaml"))
-    for name, url in (("URL", database.url), ("WORKER_URL", database.worker_url), ("ADMIN_URL", database.admin_url)):
-        patch.setenv(f"KOSMOS_DATABASE__{name}", url or "")
+    monkeypatch.chdir(tmp_path)
+    set_variables(monkeypatch, database, CONFIG=MINILM)
     (tmp_path / "leave.md").write_text("# Leave\n\nAll employees get 20 days of paid annual leave per year.\n")
-    yield lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-    patch.undo()
+    return run_command
 
 
 def _started(command: list[str]) -> subprocess.Popen[str]:

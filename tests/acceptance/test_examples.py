@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from kosmos_rag.core.config import DatabaseSettings
+from tests.commands import set_variables
 
 ROOT = Path(__file__).parents[2]
 
@@ -53,8 +54,7 @@ def test_corporate_demo__answers_by_department_and_refuses_what_is_out_of_scope(
 @pytest.fixture
 def prepared_database(database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     """A database on the server of the run: that of the demo prepares the embedded one."""
-    for key in ("url", "worker_url", "admin_url"):
-        monkeypatch.setenv(f"KOSMOS_DATABASE__{key.upper()}", getattr(database, key))
+    set_variables(monkeypatch, database)
 
 
 @pytest.mark.usefixtures("prepared_database")

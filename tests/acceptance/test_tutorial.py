@@ -13,13 +13,12 @@ from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
-from typer.testing import CliRunner
 
 from kosmos_rag import AsyncEngine, Engine
-from kosmos_rag.apps.cli.app import app
 from kosmos_rag.apps.http.app import create_app
 from kosmos_rag.apps.http.toolkit.service import create_service
 from kosmos_rag.core.config import DatabaseSettings
+from tests.commands import run_command, set_variables
 
 PAGE = (Path(__file__).parents[2] / "docs" / "tutorial.md").read_text()
 BLOCK = re.compile(r"^```(sh|text)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -37,9 +36,7 @@ def services(
 ) -> Iterator[ExitStack]:
     """An empty folder, a database; and what `serve` starts, until the end."""
     monkeypatch.chdir(tmp_path)
-    for name, url in (("URL", database.url), ("WORKER_URL", database.worker_url), ("ADMIN_URL", database.admin_url)):
-        monkeypatch.setenv(f"KOSMOS_DATABASE__{name}", url or "")
-    monkeypatch.setenv("KOSMOS_WORKER__PROCESSES", "1")
+    set_variables(monkeypatch, database, WORKER__PROCESSES="1")
     monkeypatch.setenv("COLUMNS", "200")
     with ExitStack() as stack:
         yield stack
@@ -64,7 +61,7 @@ class Shell:
             return self.client.post(words[2], json=json.loads(words[words.index("-d") + 1])).text
         if words[0] != "kosmos-rag":
             return subprocess.run(["bash", "-ec", command], check=True, capture_output=True, text=True).stdout
-        result = CliRunner().invoke(app, words[1:], catch_exceptions=False)
+        result = run_command(*words[1:])
         assert result.exit_code == 0, f"{command}: {result.output}"
         return result.output
 

@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
-from kosmos_rag.apps.cli.app import app
 from kosmos_rag.core.config import DatabaseSettings
+from tests.commands import MINILM, run_command, set_variables
 
 pytestmark = pytest.mark.model
 
@@ -18,15 +17,11 @@ def test_commands__ask_audit_and_monitor(
     cluster: DatabaseSettings, name: str, use_nodes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("KOSMOS_CONFIG", str(Path(__file__).parents[2] / "examples" / "minilm.yaml"))
-    for key in ("url", "worker_url", "admin_url"):
-        monkeypatch.setenv(f"KOSMOS_DATABASE__{key.upper()}", getattr(cluster, key) or "")
-    monkeypatch.setenv("KOSMOS_DATABASE__USE_NODES", use_nodes)
-    monkeypatch.setenv("KOSMOS_RAG__AUDIT__ENABLED", "true")
+    set_variables(monkeypatch, cluster, CONFIG=MINILM, DATABASE__USE_NODES=use_nodes, RAG__AUDIT__ENABLED="true")
     (tmp_path / "leave.md").write_text("# Leave\n\nEmployees have thirty days of leave a year.\n")
 
     def run(*arguments: str) -> dict[str, Any]:
-        result = CliRunner().invoke(app, [*arguments, "--json"], catch_exceptions=False)
+        result = run_command(*arguments, "--json")
         assert result.exit_code == 0, result.output
         output: dict[str, Any] = json.loads(result.stdout)
         return output

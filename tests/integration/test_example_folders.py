@@ -12,12 +12,11 @@ import psycopg
 import pytest
 import yaml
 from starlette.testclient import TestClient
-from typer.testing import CliRunner
 
 from kosmos_rag import Engine, Settings
-from kosmos_rag.apps.cli.app import app
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.commands import run_command, set_variables
 from tests.integration.variants import changed
 from tests.unit.models.llm.chat_server import running as chat_running
 from tests.unit.models.llm.chat_server import writes
@@ -107,22 +106,17 @@ def test_workflow__fails_below_the_targets(
     commands = [shlex.split(step)[1:] for step in steps if step.startswith("kosmos-rag ")]
     (tmp_path / "examples").symlink_to(EXAMPLES)
     monkeypatch.chdir(tmp_path)
-    for name, url in (("URL", database.url), ("WORKER_URL", database.worker_url), ("ADMIN_URL", database.admin_url)):
-        monkeypatch.setenv(f"KOSMOS_DATABASE__{name}", url or "")
+    set_variables(monkeypatch, database)
     for name, value in workflow["env"].items():
         monkeypatch.setenv(name, value)
     words = HashingEmbedder(dimensions=384)
     monkeypatch.setattr("kosmos_rag.models.embedding.registry.SentenceTransformerEmbedder", lambda *_, **__: words)
     # Vectors made of words do not find everything.
     monkeypatch.setenv("KOSMOS_EVALUATION__TARGETS", '{"R@10": 1.0, "R@1": 1.0}')
-    codes = {tuple(command[:2]): _exit_code(command) for command in commands}
+    codes = {tuple(command[:2]): run_command(*command).exit_code for command in commands}
     assert codes == {
         ("ingest", "examples/knowledge_base"): 0, ("eval", "run"): 0, ("eval", "gate"): 1, ("eval", "report"): 0,
     }  # fmt: skip
     monkeypatch.setenv("KOSMOS_EVALUATION__TARGETS", '{"R@10": 0.2}')
-    assert _exit_code(["eval", "gate", "--tenant", "ci"]) == 0
+    assert run_command("eval", "gate", "--tenant", "ci").exit_code == 0
     assert (tmp_path / "report.html").stat().st_size > 10_000
-
-
-def _exit_code(arguments: list[str]) -> int:
-    return CliRunner().invoke(app, arguments, catch_exceptions=False).exit_code

@@ -21,6 +21,7 @@ import pytest
 
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.storage.migrate import REVISION
+from tests.commands import database_variables
 from tests.integration.apps.http.serving import eventually
 from tests.ports import find_free_port
 from tests.releases.code import ROOT, export_code, list_compatible
@@ -58,9 +59,7 @@ class Version:
         self._environment = os.environ | {
             "PYTHONPATH": str(code),
             "KOSMOS_CONFIG": str(code / "examples" / "minilm.yaml"),
-            "KOSMOS_DATABASE__URL": database.url,
-            "KOSMOS_DATABASE__WORKER_URL": database.worker_url or "",
-            "KOSMOS_DATABASE__ADMIN_URL": database.admin_url or "",
+            **database_variables(database),
             "KOSMOS_SERVICE__RATES__TENANT_PER_MINUTE": "0",
             "KOSMOS_SERVICE__RATES__SUBJECT_PER_MINUTE": "0",
         }

@@ -29,6 +29,7 @@ import pytest
 from kosmos_rag import Engine
 from kosmos_rag.core.config import DatabaseSettings, Settings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.commands import MINILM, database_variables
 from tests.integration.apps.http.serving import eventually
 from tests.ports import find_free_port
 
@@ -128,9 +129,7 @@ class Processes:
 @pytest.fixture
 def processes(database: DatabaseSettings, tmp_path: Path) -> Iterator[Processes]:
     """The service runs."""
-    urls = {"URL": database.url, "WORKER_URL": database.worker_url, "ADMIN_URL": database.admin_url}
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "KOSMOS_CONFIG": str(ROOT / "examples" / "minilm.yaml")}
-    environment |= {f"KOSMOS_DATABASE__{name}": url or "" for name, url in urls.items()}
+    environment = os.environ | database_variables(database) | {"PYTHONPATH": str(ROOT), "KOSMOS_CONFIG": MINILM}
     # Nobody is refused, so that each refusal counts.
     environment |= {"KOSMOS_SERVICE__RATES__TENANT_PER_MINUTE": "0", "KOSMOS_SERVICE__RATES__SUBJECT_PER_MINUTE": "0"}
     processes = Processes(database=database, folder=tmp_path, environment=environment, running={})

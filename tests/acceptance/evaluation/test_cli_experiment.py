@@ -1,19 +1,16 @@
 """kosmos-rag experiment: started, compared and stopped from the command line."""
 
 import json
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.apps.cli.app import app
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types.serialize import to_dict
 from kosmos_rag.evaluation.experiments.experiments import Experiments
-
-Run = Callable[..., Result]
+from tests.commands import Run, run_command, set_variables
 
 pytestmark = pytest.mark.emptied_database
 
@@ -22,9 +19,8 @@ pytestmark = pytest.mark.emptied_database
 def kosmos(tmp_path: Path, database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command in this process, in an empty folder."""
     monkeypatch.chdir(tmp_path)
-    for name, url in (("URL", database.url), ("WORKER_URL", database.worker_url), ("ADMIN_URL", database.admin_url)):
-        monkeypatch.setenv(f"KOSMOS_DATABASE__{name}", url or "")
-    return lambda *arguments: CliRunner().invoke(app, ["experiment", *arguments], catch_exceptions=False)
+    set_variables(monkeypatch, database)
+    return partial(run_command, "experiment")
 
 
 def test_experiment__from_its_start_to_what_came_of_it(

@@ -1,17 +1,15 @@
 """Evaluations over PostgreSQL: run, stored, compared, gated, by the library and by the commands."""
 
 import json
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from typer.testing import CliRunner, Result
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.apps.cli.app import app
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.protocols import Message
@@ -30,6 +28,7 @@ from kosmos_rag.evaluation.offline.beir import sync_corpus
 from kosmos_rag.evaluation.offline.calibration import calibrate, render_threshold
 from kosmos_rag.evaluation.offline.ratings import answer_rated_questions, read_rated_questions
 from kosmos_rag.evaluation.settings import EvaluationSettings
+from tests.commands import MINILM, Run, run_command, set_variables
 from tests.integration.variants import opened
 
 KB = {
@@ -155,22 +154,16 @@ def test_bring__is_done_once_and_removes_what_has_gone(engine: Engine, tmp_path:
     }
 
 
-Kosmos = Callable[..., Result]
-
-
 @pytest.fixture
-def kosmos(tmp_path: Path, database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch) -> Kosmos:
+def kosmos(tmp_path: Path, database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command in this process, with the packaged model."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("KOSMOS_CONFIG", str(Path(__file__).parents[3] / "examples" / "minilm.yaml"))
-    for name, url in (("URL", database.url), ("WORKER_URL", database.worker_url), ("ADMIN_URL", database.admin_url)):
-        monkeypatch.setenv(f"KOSMOS_DATABASE__{name}", url or "")
-    monkeypatch.setenv("KOSMOS_RAG__CHUNKING__STRATEGY", "paragraph")
-    return lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    set_variables(monkeypatch, database, CONFIG=MINILM, RAG__CHUNKING__STRATEGY="paragraph")
+    return run_command
 
 
 def test_commands__list_compare_gate_report_and_delete(
-    filled: Engine, kosmos: Kosmos, tmp_path: Path, tenant_name: str
+    filled: Engine, kosmos: Run, tmp_path: Path, tenant_name: str
 ) -> None:
     stored = Evaluations(filled.tenant(tenant_name))
     first, second = _run(filled, tenant_name, tmp_path), _run(filled, tenant_name, tmp_path)
@@ -219,7 +212,7 @@ class Writer:
 
 
 def test_language_model__is_stored_with_what_it_answered_and_named_where_two_differ(
-    filled: Engine, kosmos: Kosmos, tmp_path: Path, settings: Settings, tenant_name: str
+    filled: Engine, kosmos: Run, tmp_path: Path, settings: Settings, tenant_name: str
 ) -> None:
     stored = Evaluations(filled.tenant(tenant_name))
     with opened(settings, {"rag.answer.mode": "generative"}, language_model=Writer()) as engine:
@@ -238,7 +231,7 @@ def test_language_model__is_stored_with_what_it_answered_and_named_where_two_dif
 
 
 def test_calibrate__writes_the_threshold_that_a_stored_evaluation_gives(
-    filled: Engine, kosmos: Kosmos, tmp_path: Path, tenant_name: str
+    filled: Engine, kosmos: Run, tmp_path: Path, tenant_name: str
 ) -> None:
     outcome = _run(filled, tenant_name, tmp_path, answers=True)
     stored = Evaluations(filled.tenant(tenant_name))
@@ -260,7 +253,7 @@ def test_calibrate__writes_the_threshold_that_a_stored_evaluation_gives(
     assert response["chosen"] == {"threshold": 0.75, "refused": 1.0, "wrongly_refused": 0.0}
 
 
-def test_calibrate__answers_the_questions_that_readers_rated(filled: Engine, kosmos: Kosmos, tenant_name: str) -> None:
+def test_calibrate__answers_the_questions_that_readers_rated(filled: Engine, kosmos: Run, tenant_name: str) -> None:
     assert "one of the two" in kosmos("eval", "calibrate").stderr
     nothing = kosmos("eval", "calibrate", "--ratings", "-t", tenant_name)
     assert (nothing.exit_code, "no stored rating says" in nothing.stderr) == (1, True)
@@ -276,7 +269,7 @@ def test_calibrate__answers_the_questions_that_readers_rated(filled: Engine, kos
     assert render_threshold(result, None).startswith("# Calibrated with the rated questions, on half of")
 
 
-def test_command__that_would_write_over_a_file_is_refused_before_its_work(kosmos: Kosmos, tmp_path: Path) -> None:
+def test_command__that_would_write_over_a_file_is_refused_before_its_work(kosmos: Run, tmp_path: Path) -> None:
     file = tmp_path / "questions.yaml"
     file.write_text("- {question: mine, source: a.md}")
     for command in (("questions",), ("tune", "questions.yaml", "-o", "questions.yaml")):
@@ -287,7 +280,7 @@ def test_command__that_would_write_over_a_file_is_refused_before_its_work(kosmos
 
 
 def test_questions__of_documents_that_a_log_is_kept_of_are_refused(
-    filled: Engine, kosmos: Kosmos, tenant_name: str
+    filled: Engine, kosmos: Run, tenant_name: str
 ) -> None:
     acme = filled.tenant(tenant_name)
     assert not acme.audited
@@ -299,7 +292,7 @@ def test_questions__of_documents_that_a_log_is_kept_of_are_refused(
 
 @pytest.mark.model
 @pytest.mark.slow
-def test_commands__run_a_sweep(kosmos: Kosmos, tmp_path: Path) -> None:
+def test_commands__run_a_sweep(kosmos: Run, tmp_path: Path) -> None:
     _beir(tmp_path / "tiny", DOCUMENTS)
     ran = kosmos("eval", "run", "tiny", "--grid", "retrieval.rrf_k=5,60", "--json")
     first, second = json.loads(ran.stdout)["evaluations"]
@@ -315,7 +308,7 @@ def test_commands__run_a_sweep(kosmos: Kosmos, tmp_path: Path) -> None:
 
 @pytest.mark.model
 @pytest.mark.slow
-def test_commands__questions_of_documents_and_their_answers(kosmos: Kosmos, tmp_path: Path) -> None:
+def test_commands__questions_of_documents_and_their_answers(kosmos: Run, tmp_path: Path) -> None:
     for name, text in KB.items():
         (tmp_path / name).write_text(text)
     assert kosmos("ingest", *KB).exit_code == 0
@@ -328,7 +321,7 @@ def test_commands__questions_of_documents_and_their_answers(kosmos: Kosmos, tmp_
 
 @pytest.mark.model
 @pytest.mark.slow
-def test_commands__tuning(kosmos: Kosmos, tmp_path: Path) -> None:
+def test_commands__tuning(kosmos: Run, tmp_path: Path) -> None:
     _beir(tmp_path / "tiny", DOCUMENTS)
     alike = kosmos("eval", "tune", "tiny", "--grid", "retrieval.candidates=100,200")
     assert "nothing was better" in alike.stdout

@@ -6,7 +6,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,8 @@ from typing import Any
 import psutil
 import psycopg
 import pytest
-from typer.testing import CliRunner, Result
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.apps.cli.app import app
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import ConfigError, DatabaseError, DatabaseNotReady, RequestError
 from kosmos_rag.core.types import Filter, JobState
@@ -28,6 +26,7 @@ from kosmos_rag.storage.backup import DUMP_OPTIONS, RESTORE_OPTIONS, _compare, b
 from kosmos_rag.storage.database import resolve_addresses
 from kosmos_rag.storage.migrate import REVISION
 from kosmos_rag.worker.handlers.maintenance import count_orphans
+from tests.commands import Run, run_command
 from tests.revisions import add_revision
 
 PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "restore.md").read_text()
@@ -50,10 +49,10 @@ def own_server(loaded_settings: Settings, tmp_path: Path) -> Iterator[Settings]:
 
 
 @pytest.fixture
-def kosmos(own_server: Settings, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+def kosmos(own_server: Settings, monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run a command over that server."""
     monkeypatch.setenv("KOSMOS_DATABASE__DATA_DIR", str(own_server.database.data_dir))
-    return lambda *arguments: CliRunner().invoke(app, list(arguments), catch_exceptions=False)
+    return run_command
 
 
 def _destroy(folder: Path) -> None:
@@ -135,7 +134,7 @@ class _Writer:
 
 
 def test_backup__of_a_destroyed_server_brings_everything_back(
-    own_server: Settings, kosmos: Callable[..., Result], tmp_path: Path
+    own_server: Settings, kosmos: Run, tmp_path: Path
 ) -> None:
     """The backup of a destroyed server restores everything, also permissions and audit seals."""
     file = tmp_path / "kosmos.dump"
@@ -177,9 +176,7 @@ def test_backup__of_a_destroyed_server_brings_everything_back(
     )
 
 
-def test_restore__verifies_rows_passages_and_readers(
-    own_server: Settings, kosmos: Callable[..., Result], tmp_path: Path
-) -> None:
+def test_restore__verifies_rows_passages_and_readers(own_server: Settings, kosmos: Run, tmp_path: Path) -> None:
     file = tmp_path / "kosmos.dump"
     with Engine(own_server, embedder=HashingEmbedder()) as engine:
         _fill(engine)
@@ -222,7 +219,7 @@ def test_compare__names_tables_that_differ(own_server: Settings, tmp_path: Path)
 
 
 def test_restore__of_an_older_revision_is_migrated(
-    own_server: Settings, kosmos: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_server: Settings, kosmos: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A backup of an older revision is migrated when it is restored.
 
@@ -248,9 +245,7 @@ def test_restore__of_an_older_revision_is_migrated(
         assert (_results(engine), _sealed(engine)) == (results, sealed)
 
 
-def test_restore__that_breaks_off_leaves_an_empty_database(
-    own_server: Settings, kosmos: Callable[..., Result], tmp_path: Path
-) -> None:
+def test_restore__that_breaks_off_leaves_an_empty_database(own_server: Settings, kosmos: Run, tmp_path: Path) -> None:
     file = tmp_path / "kosmos.dump"
     with Engine(own_server, embedder=HashingEmbedder()) as engine:
         _fill(engine)

@@ -9,10 +9,8 @@ from collections.abc import Iterator
 
 import psycopg
 import pytest
-from typer.testing import CliRunner
 
 from kosmos_rag import Engine, SourceDocument
-from kosmos_rag.apps.cli.app import app
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import DatabaseNotReady
 from kosmos_rag.storage.citus import (
@@ -28,6 +26,7 @@ from kosmos_rag.storage.citus import (
 from kosmos_rag.storage.setup import distribute_tables
 from kosmos_rag.storage.tenants import tenant
 from tests.citus.statements import of_distributed_tables, written_out
+from tests.commands import run_command, set_variables
 
 _TABLES = """
 SELECT relname FROM pg_class
@@ -163,11 +162,10 @@ def test_distribute__says_what_is_missing(database: DatabaseSettings, empty_data
 def test_migrate__prints_the_plan_and_refuses_what_makes_no_sense(
     database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name, url in (("URL", database.url), ("WORKER_URL", database.worker_url), ("ADMIN_URL", database.admin_url)):
-        monkeypatch.setenv(f"KOSMOS_DATABASE__{name}", url or "")
+    set_variables(monkeypatch, database)
 
     def run(*arguments: str) -> tuple[int, str, str]:
-        result = CliRunner().invoke(app, ["migrate", *arguments], catch_exceptions=False)
+        result = run_command("migrate", *arguments)
         return result.exit_code, result.stdout, result.stderr
 
     code, out, _ = run("--distribute", "--dry-run")

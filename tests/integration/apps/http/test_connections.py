@@ -20,6 +20,7 @@ from kosmos_rag import Engine, Settings
 from kosmos_rag.apps.http.toolkit.connections import log_accept_errors
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.commands import database_variables
 from tests.integration.apps.http.serving import Running, Signer, eventually, serving, with_tokens
 from tests.ports import find_free_port
 
@@ -198,8 +199,7 @@ def test_service__with_128_files_outlasts_200_half_requests(database: DatabaseSe
     port, health_port = find_free_port(), find_free_port()
     command = [sys.executable, "-m", "benchmarks.service_quick", "serve", "--port", str(port)]
     command += ["--set", f"service.health_port={health_port}", "--set", "service.development.tenant=acme"]
-    urls = {"URL": database.url, "WORKER_URL": database.worker_url, "ADMIN_URL": database.admin_url}
-    environment = os.environ | {f"KOSMOS_DATABASE__{name}": url or "" for name, url in urls.items()}
+    environment = os.environ | database_variables(database)
     log = tmp_path / "log"
     with log.open("wb") as stderr, ExitStack() as stack:
         process = subprocess.Popen(
