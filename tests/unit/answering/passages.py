@@ -3,7 +3,8 @@
 import hashlib
 import uuid
 
-from kosmos_rag.core.types import Citation, Context, ContextPassage, Expansion, SearchResult
+from kosmos_rag.core.types import Citation, Context, ContextPassage
+from tests.results import build_result
 
 VERSION = uuid.UUID(int=2)
 
@@ -47,17 +48,5 @@ def context(question: str, *passages: ContextPassage) -> Context:
         tokens=0,
         max_tokens=4000,
         omitted={},
-        retrieval=SearchResult(
-            question=question,
-            expansion=Expansion(),
-            requested=10,
-            hits=(),
-            stages=(),
-            timings_ms={},
-            retrievers={},
-            warnings=(),
-            degraded_stages=(),
-            cached=False,
-            incomplete_reason=None,
-        ),
+        retrieval=build_result(question=question),
     )

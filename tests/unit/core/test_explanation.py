@@ -1,43 +1,30 @@
 """A retrieval written out for reading."""
 
-import uuid
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kosmos_rag.core.types import Expansion, Passage, RetrieverStats, SearchResult
+from kosmos_rag.core.types import Expansion, Passage, RetrieverStats
+from tests.results import build_passage, build_result
 
 
-def _hit(rank: int, **changes: object) -> Passage:
-    hit = Passage(
-        rank=rank, score=0.5, chunk_id=uuid.UUID(int=rank), document_id=uuid.UUID(int=1),
-        version_id=uuid.UUID(int=2), version=1, source=f"/kb/{rank}.md", title="Churn", media_type="text/markdown",
-        metadata={}, chunk_index=0, section=("Metrics", "Churn"), start=0, end=9, line_start=3, line_end=7,
-        page_start=None, page_end=None, text="the text", chunker="paragraph", collection="default", dense_rank=None,
-        dense_score=None, lexical_rank=None, lexical_score=None, fused_rank=rank, fused_score=0.5,
-        score_contributions={},
-        rerank_score=None,
-    )  # fmt: skip
-    return replace(hit, **changes)  # type: ignore[arg-type]
+def _hit(rank: int, **fields: object) -> Passage:
+    values = {"source": f"/kb/{rank}.md", "title": "Churn", "section": ("Metrics", "Churn"), "text": "the text"}
+    return build_passage(rank, 0.5, **(values | fields))
 
 
-FOUND = SearchResult(
-    question="churn rate",
-    expansion=Expansion(),
-    requested=2,
-    hits=(
-        _hit(
-            1, dense_rank=4, dense_score=0.71239, lexical_rank=1, lexical_score=7.125, fused_rank=2,
-            fused_score=0.0576, score_contributions={"dense": 0.0263, "lexical": 0.0313}, rerank_score=0.98765,
-        ),
-        _hit(
-            2, dense_rank=1, dense_score=-0.05, fused_rank=11, fused_score=0.03125,
-            score_contributions={"dense": 0.03125},
-            rerank_score=0.4, line_end=3,
-        ),
+FOUND = build_result(
+    _hit(
+        1, dense_rank=4, dense_score=0.71239, lexical_rank=1, lexical_score=7.125, fused_rank=2,
+        fused_score=0.0576, score_contributions={"dense": 0.0263, "lexical": 0.0313}, rerank_score=0.98765,
     ),
+    _hit(
+        2, dense_rank=1, dense_score=-0.05, fused_rank=11, fused_score=0.03125,
+        score_contributions={"dense": 0.03125}, rerank_score=0.4, line_end=3,
+    ),
+    question="churn rate",
     stages=("embed", "dense", "lexical", "rerank"),
     timings_ms={"embed": 12.345, "dense": 0.04, "rerank": 99.96, "total": 123.4},
     retrievers={
@@ -47,9 +34,6 @@ FOUND = SearchResult(
         "lexical": RetrieverStats(requested=100, returned=1, plan="segments", read={}, reason="chunks found: 1"),
     },
     warnings=("6 of 8 reranked below the threshold 0.3",),
-    degraded_stages=(),
-    cached=False,
-    incomplete_reason=None,
 )  # fmt: skip
 
 

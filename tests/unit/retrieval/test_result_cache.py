@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from kosmos_rag.core.types import Expansion, Filter, QuerySyntax, SearchResult
+from kosmos_rag.core.types import Expansion, Filter, QuerySyntax
 from kosmos_rag.retrieval.cache import ResultCache, result_key
 from kosmos_rag.retrieval.query import parse_query
 from kosmos_rag.retrieval.snapshot import NO_ROUTING, CollectionStats, Segment, Snapshot, VectorIndex
 from kosmos_rag.storage.tenants import tenant
+from tests.results import build_result
 
 STATS = CollectionStats(
     collection="default",
@@ -158,10 +159,7 @@ def test_key__is_made_of_dates_too(value: date) -> None:
     assert Asked(filter=_where(due={"$lt": value})).key != Asked(filter=_where(due={"$lte": value})).key
 
 
-RESULT = SearchResult(
-    question="churn", expansion=Expansion(), requested=5, hits=(), stages=(), timings_ms={}, retrievers={}, warnings=(),
-    degraded_stages=(), cached=False, incomplete_reason=None,
-)  # fmt: skip
+RESULT = build_result()
 
 
 def test_results__least_recently_used_are_dropped() -> None:

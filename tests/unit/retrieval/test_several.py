@@ -5,31 +5,23 @@ from typing import Any
 
 import pytest
 
-from kosmos_rag.core.types import Expansion, Passage, RetrieverStats, SearchResult
+from kosmos_rag.core.types import RetrieverStats, SearchResult
 from kosmos_rag.retrieval.several import fuse_results
+from tests.results import build_passage, build_result
 
 A, B, C, D = (uuid.UUID(int=number) for number in range(1, 5))
 
 
-def _passage(chunk_id: uuid.UUID, rank: int, score: float) -> Passage:
-    return Passage(
-        rank=rank, score=score, chunk_id=chunk_id, document_id=uuid.UUID(int=9), version_id=uuid.UUID(int=8), version=1,
-        source="a.md", title="A", media_type="text/markdown", metadata={}, chunk_index=0, section=(), start=0, end=1,
-        line_start=1, line_end=1, page_start=None, page_end=None, text=str(chunk_id), chunker="paragraph",
-        collection="default", dense_rank=rank, dense_score=score, lexical_rank=None, lexical_score=None,
-        fused_rank=rank, fused_score=score, score_contributions={}, rerank_score=score,
-    )  # fmt: skip
-
-
 def _result(question: str, *hits: tuple[uuid.UUID, float], **fields: Any) -> SearchResult:
-    passages = tuple(_passage(chunk_id, rank, score) for rank, (chunk_id, score) in enumerate(hits, start=1))
+    passages = [
+        build_passage(
+            rank, score, chunk_id=chunk_id, text=str(chunk_id), dense_rank=rank, dense_score=score, rerank_score=score
+        )
+        for rank, (chunk_id, score) in enumerate(hits, start=1)
+    ]
     stats = RetrieverStats(requested=3, returned=len(hits), plan="exact scan", read={}, reason=None)
-    values: dict[str, Any] = {
-        "question": question, "expansion": Expansion(), "requested": 3, "hits": passages, "stages": ("dense", "fetch"),
-        "timings_ms": {"dense": 1.5, "total": 2.0}, "retrievers": {"dense": stats}, "warnings": (),
-        "degraded_stages": (), "cached": False, "incomplete_reason": None,
-    }  # fmt: skip
-    return SearchResult(**(values | fields))
+    stages = {"stages": ("dense", "fetch"), "timings_ms": {"dense": 1.5, "total": 2.0}, "retrievers": {"dense": stats}}
+    return build_result(*passages, **{"question": question, "requested": 3, **stages, **fields})
 
 
 def test_hits__are_fused_by_rank_and_a_passage_of_two_questions_is_one_hit() -> None:

@@ -4,6 +4,7 @@ import hashlib
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -11,8 +12,9 @@ from kosmos_rag.answering.context import assemble
 from kosmos_rag.answering.select import resemblance, shingles
 from kosmos_rag.core.config import ContextSettings
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.core.types import Context, Excerpt, Expansion, Passage, SearchResult
+from kosmos_rag.core.types import Context, Excerpt, Passage
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.results import build_passage, build_result
 
 TEXT = (
     "Churn is the share of accounts that leave.\n\nIt is measured monthly.\n\n"
@@ -21,18 +23,15 @@ TEXT = (
 TOKENIZER = HashingEmbedder().tokenizer
 
 
-def _hit(start: int, end: int, *, rank: int = 1, chunk_index: int = 0, document: int = 1, **changes: object) -> Passage:
-    hit = Passage(
-        rank=rank, score=1 / rank, chunk_id=uuid.UUID(int=100 * document + chunk_index),
-        document_id=uuid.UUID(int=document), version_id=uuid.UUID(int=10 + document), version=3,
-        source=f"/docs/{document}.md", title=f"Title {document}", media_type="text/markdown", metadata={},
-        chunk_index=chunk_index, section=("Metrics",), start=start, end=end,
-        line_start=TEXT.count("\n", 0, start) + 1, line_end=TEXT.count("\n", 0, end) + 1,
-        page_start=None, page_end=None, text=TEXT[start:end], chunker="paragraph", collection="default",
-        dense_rank=None, dense_score=None, lexical_rank=None, lexical_score=None, fused_rank=rank,
-        fused_score=1 / rank, score_contributions={}, rerank_score=None,
-    )  # fmt: skip
-    return replace(hit, **changes)  # type: ignore[arg-type]
+def _hit(start: int, end: int, *, rank: int = 1, chunk_index: int = 0, document: int = 1, **fields: Any) -> Passage:
+    values = {
+        "chunk_id": uuid.UUID(int=100 * document + chunk_index), "document_id": uuid.UUID(int=document),
+        "version_id": uuid.UUID(int=10 + document), "version": 3, "source": f"/docs/{document}.md",
+        "title": f"Title {document}", "chunk_index": chunk_index, "section": ("Metrics",), "start": start, "end": end,
+        "line_start": TEXT.count("\n", 0, start) + 1, "line_end": TEXT.count("\n", 0, end) + 1,
+        "text": TEXT[start:end],
+    }  # fmt: skip
+    return build_passage(rank, 1 / rank, **(values | fields))
 
 
 def _read(spans: Sequence[tuple[uuid.UUID, int, int]]) -> list[Excerpt | None]:
@@ -40,12 +39,8 @@ def _read(spans: Sequence[tuple[uuid.UUID, int, int]]) -> list[Excerpt | None]:
 
 
 def _context(hits: list[Passage], max_tokens: int | None = None, read: object = _read, **settings: object) -> Context:
-    retrieval = SearchResult(
-        question="what?", expansion=Expansion(), requested=9, hits=tuple(hits), stages=(), timings_ms={}, retrievers={},
-        warnings=(), degraded_stages=(), cached=False, incomplete_reason=None,
-    )  # fmt: skip
     return assemble(
-        retrieval,
+        build_result(*hits, question="what?"),
         tokenizer=TOKENIZER,
         settings=ContextSettings(**settings),  # type: ignore[arg-type]
         read_spans=read,  # type: ignore[arg-type]

@@ -5,33 +5,18 @@ import uuid
 from collections.abc import Mapping
 
 from kosmos_rag.apps.http.console.inspector import HIT_ROW_HEIGHT, RANKING_ROW_HEIGHT, inspect_result
-from kosmos_rag.core.types import Expansion, Passage, RetrieverStats, SearchResult
+from kosmos_rag.core.types import Passage, RetrieverStats, SearchResult
+from tests.results import build_passage, build_result
 
 
 def _hit(rank: int, fused: int, dense: int | None, lexical: int | None, signals: Mapping[str, float]) -> Passage:
     shares = {name: 1 / position for name, position in (("dense", dense), ("lexical", lexical)) if position is not None}
-    return Passage(
-        rank=rank,
-        score=1.0 + sum(signals.values()),
+    return build_passage(
+        rank,
+        1.0 + sum(signals.values()),
         chunk_id=uuid.uuid4(),
-        document_id=uuid.uuid4(),
-        version_id=uuid.uuid4(),
-        version=1,
-        source="a.md",
-        title="A",
-        media_type="text/markdown",
-        metadata={},
-        chunk_index=0,
         section=("Leave",),
-        start=0,
-        end=4,
-        line_start=1,
-        line_end=1,
-        page_start=None,
-        page_end=None,
         text="# Leave\n20 days",
-        chunker="paragraph",
-        collection="default",
         dense_rank=dense,
         dense_score=None if dense is None else 0.5,
         lexical_rank=lexical,
@@ -39,25 +24,19 @@ def _hit(rank: int, fused: int, dense: int | None, lexical: int | None, signals:
         fused_rank=fused,
         fused_score=sum(shares.values()),
         score_contributions=shares,
-        rerank_score=None,
         signals=signals,
     )
 
 
 def _build_result(*hits: Passage) -> SearchResult:
     account = RetrieverStats(requested=100, returned=2, plan="exact scan", read={}, reason=None)
-    return SearchResult(
+    return build_result(
+        *hits,
         question="leave?",
-        expansion=Expansion(),
         requested=len(hits),
-        hits=hits,
         stages=("dense", "lexical"),
         timings_ms={"dense": 3.0, "lexical": 1.0, "total": 5.0},
         retrievers={"dense": account, "lexical": account},
-        warnings=(),
-        degraded_stages=(),
-        cached=False,
-        incomplete_reason=None,
     )
 
 
