@@ -1,7 +1,5 @@
 """A service that the official SDK talks to, with a language model that writes scripted replies, and a worker."""
 
-import multiprocessing
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -12,12 +10,11 @@ from kosmos_rag.core.config import DatabaseSettings, LanguageModelSettings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
-from kosmos_rag.worker.channel import SupervisorChannel
 from kosmos_rag.worker.handlers import EngineJobRunner
 from tests.integration.apps.http.serving import Running, Signer, serving, with_tokens
 from tests.integration.openai.speaking import Speaking
 from tests.integration.variants import changed
-from tests.integration.worker.working import KEPT
+from tests.integration.worker.working import open_channel, receive_all
 from tests.unit.models.llm.chat_server import ChatServer
 from tests.unit.models.llm.chat_server import running as running_model
 
@@ -57,21 +54,16 @@ def served(
 @pytest.fixture
 def speaking(served: Running, tenant_name: str, runner: EngineJobRunner) -> Iterator[Speaking]:
     """Clients of the service for one tenant, and a worker."""
-    parent_end, child_end = multiprocessing.Pipe()
     engine = served.service.engine
     queue = Queue.open(engine.sync_engine.database, engine.settings.worker)
-    channel = SupervisorChannel(child_end, queue)
+    supervisor, channel = open_channel(queue)
 
     def work() -> None:
         runner.run(queue.claim(64, kinds=kinds.KERNEL, worker="test"), channel)
-        while parent_end.poll():
-            parent_end.recv()
+        receive_all(supervisor)
 
     with Speaking(served, tenant_name, work) as started:
         yield started
-    # The channel takes the end of its pipe for the end of its supervisor, and exits: it must not see one.
-    os.set_inheritable(parent_end.fileno(), True)
-    KEPT.append(parent_end)
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,6 @@
 """What an engine tells of itself: metrics to who listens, spans, jobs of the same trace, and slow retrievals."""
 
 import logging
-import multiprocessing
 from collections.abc import Iterator, Sequence
 from typing import NoReturn
 
@@ -13,17 +12,13 @@ from kosmos_rag.core.protocols import Reranker
 from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.telemetry.prometheus import PrometheusObserver
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.worker.channel import SupervisorChannel
 from kosmos_rag.worker.handlers import EngineJobRunner
+from tests.integration.worker.working import open_channel
 from tests.unit.core.recording import RecordingTracer
 
 GIVEN = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 TRACE = GIVEN.split("-")[1]
 TEXT = b"Churn is the share of customers who leave within a month."
-
-
-_KEPT: list[object] = []
-"""Ends of pipes: a channel takes the end of its own for the end of its supervisor, and exits."""
 
 pytestmark = pytest.mark.emptied_database
 
@@ -181,20 +176,19 @@ def test_worker__goes_on_with_the_trace_of_a_job(engine: Engine, scope: Tenant, 
     with tracing.continue_trace(GIVEN):
         scope.jobs.enqueue(SourceDocument(source="other", data=TEXT + b" And more."))
     queue = scope.jobs._queue
-    parent_end, child_end = multiprocessing.Pipe()
-    _KEPT.append(parent_end)
+    supervisor, channel = open_channel(queue)
     tracer.spans.clear()
     work = EngineJobRunner(engine)
     jobs = queue.claim(8, kinds=["document"], worker="test")
-    work.run(jobs, SupervisorChannel(child_end, queue))
+    work.run(jobs, channel)
     work._documents.close()
     (job,), (publish,) = tracer.find_spans("kosmos.job.document"), tracer.find_spans("kosmos.job.publish")
     assert {f"{span.get_span_context().trace_id:032x}" for span in tracer.spans} == {TRACE}
     assert [span.parent for span in tracer.find_spans("kosmos.chunk")] == [job.get_span_context()]
     assert [span.parent for span in tracer.find_spans("kosmos.embed")] == [publish.get_span_context()]
     records = []
-    while parent_end.poll(1):
-        records.append(parent_end.recv())
+    while supervisor.poll(1):
+        records.append(supervisor.recv())
     counts = {name: value for message in records for name, value in message.counts.items()}
     assert counts["kosmos_ingestion_embedded_documents", ""] == 1
     assert counts["documents", "new"] == 1

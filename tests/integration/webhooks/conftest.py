@@ -1,6 +1,5 @@
 """A tenant with a subscriber on this machine, and a worker that delivers."""
 
-import multiprocessing
 import time
 from collections.abc import Callable, Iterator, Mapping
 
@@ -21,7 +20,7 @@ from kosmos_rag.worker.handlers import EngineJobRunner
 from tests.integration.apps.http.conftest import running, shared_service, signer
 from tests.integration.variants import changed
 from tests.integration.webhooks.receiver import Receiver, receiving
-from tests.integration.worker.working import KEPT
+from tests.integration.worker.working import open_channel
 
 __all__ = ["running", "shared_service", "signer"]
 WEBHOOKS = {
@@ -74,9 +73,8 @@ def write(acme: Tenant) -> Callable[..., None]:
 def deliver(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deliver]:
     """Run the deliveries of a worker once."""
     monkeypatch.setattr(queue_module, "REQUEUE_INTERVAL_S", 0.0)
-    parent_end, child_end = multiprocessing.Pipe()
     queue = Queue.open(engine.database, engine.settings.worker)
-    channel = SupervisorChannel(child_end, queue)
+    _, channel = open_channel(queue)
     runner = EngineJobRunner(engine, load_wing_jobs())
 
     def deliver(kind: str = DELIVER) -> None:
@@ -87,7 +85,6 @@ def deliver(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> Iterator[Deliver
 
     yield deliver
     runner._documents.close()
-    KEPT.extend([parent_end, child_end])
 
 
 @pytest.fixture

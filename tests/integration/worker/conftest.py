@@ -1,7 +1,5 @@
 """What the tests of the queue share."""
 
-import multiprocessing
-import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -19,10 +17,9 @@ from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.queue.sync_runs import SyncRuns
 from kosmos_rag.storage.queue.writing import JobWriter
 from kosmos_rag.storage.tenants import TenantRef
-from kosmos_rag.worker.channel import SupervisorChannel
 from kosmos_rag.worker.handlers import EngineJobRunner
 from tests.integration.worker.queue_calls import ACME, KIND, LEASE_S, Put
-from tests.integration.worker.working import KEPT, CountingEmbedder, Work
+from tests.integration.worker.working import CountingEmbedder, Work, open_channel, receive_all
 
 
 @pytest.fixture(autouse=True)
@@ -75,9 +72,8 @@ def scope(engine: Engine) -> Tenant:
 @pytest.fixture
 def work(engine: Engine) -> Iterator[Work]:
     """Do all that is in the queue, as a worker's process does."""
-    parent_end, child_end = multiprocessing.Pipe()
     queue = Queue.open(engine.database, engine.settings.worker)
-    channel = SupervisorChannel(child_end, queue)
+    supervisor, channel = open_channel(queue)
     working = EngineJobRunner(engine)
 
     def run() -> None:
@@ -86,15 +82,11 @@ def work(engine: Engine) -> Iterator[Work]:
             working.run(jobs, channel)
             if not jobs:
                 time.sleep(0.05)  # the next job begins later
-            while parent_end.poll():
-                parent_end.recv()
+            receive_all(supervisor)
         SyncRuns(engine.database.worker).finish_completed()
 
     yield run
     working.close()
-    # The channel takes the end of its pipe for the end of its supervisor, and exits: it must not see one.
-    os.set_inheritable(parent_end.fileno(), True)
-    KEPT.append(parent_end)
 
 
 @pytest.fixture

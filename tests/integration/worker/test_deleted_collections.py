@@ -1,8 +1,6 @@
 """Jobs of a collection whose preset was deleted or changed: no document is published under weaker settings."""
 
-import multiprocessing
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,10 +13,9 @@ from kosmos_rag.core.types import Job, JobState
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
-from kosmos_rag.worker.channel import SupervisorChannel
 from kosmos_rag.worker.handlers import EngineJobRunner
 from tests.integration.worker.queue_calls import hasten
-from tests.integration.worker.working import KEPT
+from tests.integration.worker.working import open_channel
 
 SALARIES = SourceDocument(source="hr/salaries.md", data=b"# Salaries\n\nThe salary of the board is secret.\n")
 
@@ -45,19 +42,16 @@ def queue(engine: Engine) -> Queue:
 
 
 @pytest.fixture
-def run(engine: Engine, queue: Queue) -> Iterator[Callable[[Sequence[Job]], None]]:
+def run(engine: Engine, queue: Queue) -> Callable[[Sequence[Job]], None]:
     """Do claimed jobs, as a worker's process does, and wait for their publication."""
-    parent_end, child_end = multiprocessing.Pipe()
-    channel = SupervisorChannel(child_end, queue)
+    _, channel = open_channel(queue)
 
     def run(jobs: Sequence[Job]) -> None:
         working = EngineJobRunner(engine)
         working.run(jobs, channel)
         working._documents.close()
 
-    yield run
-    os.set_inheritable(parent_end.fileno(), True)
-    KEPT.append(parent_end)
+    return run
 
 
 def _claim(queue: Queue, *of: str) -> list[Job]:
@@ -187,11 +181,8 @@ def test_deletion_while_a_document_of_a_job_is_embedded__publishes_nothing(setti
         policies.jobs.enqueue(SALARIES)
         embedder.change = lambda: policies.collections.delete("policies")
         queue = Queue.open(engine.database, engine.settings.worker)
-        parent_end, child_end = multiprocessing.Pipe()
         working = EngineJobRunner(engine)
-        working.run(_claim(queue, kinds.DOCUMENT), SupervisorChannel(child_end, queue))
+        working.run(_claim(queue, kinds.DOCUMENT), open_channel(queue)[1])
         working._documents.close()
-        os.set_inheritable(parent_end.fileno(), True)
-        KEPT.append(parent_end)
         assert _codes(policies) == {("document", "cancelled", "cancelled")}
         assert policies.sources() == []

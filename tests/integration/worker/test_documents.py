@@ -1,6 +1,5 @@
 """Documents through the queue: one version each, for who may see them, and nothing left behind."""
 
-import multiprocessing
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -15,10 +14,9 @@ from kosmos_rag.core.errors import RequestError, SourceError
 from kosmos_rag.core.types import EVERYONE, JobState
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
-from kosmos_rag.worker.channel import SupervisorChannel
 from kosmos_rag.worker.handlers import EngineJobRunner
 from tests.integration.variants import opened
-from tests.integration.worker.working import KEPT, Work, assert_adds_up
+from tests.integration.worker.working import Work, assert_adds_up, open_channel
 
 pytestmark = pytest.mark.emptied_database
 
@@ -120,9 +118,7 @@ def test_tenant__has_maintenance_from_its_first_job_on(engine: Engine, scope: Te
         connection.execute("UPDATE kosmos.jobs SET run_at = now() WHERE every_s IS NOT NULL")
         connection.execute("INSERT INTO kosmos.uploads VALUES (%s, gen_random_uuid(), 'x', '2020-01-01')", [scope.id])
     queue = Queue.open(engine.database, engine.settings.worker)
-    parent_end, child_end = multiprocessing.Pipe()
-    KEPT.append(parent_end)
-    channel = SupervisorChannel(child_end, queue)
+    _, channel = open_channel(queue)
     runner = EngineJobRunner(engine)
     # On a busy machine the runner returns jobs to the queue: their time slice is over.
     while jobs := queue.claim(10, kinds=list(periodic), worker="test"):
@@ -143,12 +139,11 @@ def test_months_of_the_log__without_an_administrator_are_asked_for_once(
         with psycopg.connect(database.admin_url or "") as connection:
             connection.execute("UPDATE kosmos.jobs SET run_at = now()")
         queue = Queue.open(engine.database, engine.settings.worker)
-        parent_end, child_end = multiprocessing.Pipe()
-        KEPT.append(parent_end)
+        _, channel = open_channel(queue)
         worker, jobs = EngineJobRunner(engine), queue.claim(10, kinds=[kinds.AUDIT], worker="test")
         assert len(jobs) == 2
         for job in jobs:
-            worker.run([job], SupervisorChannel(child_end, queue))
+            worker.run([job], channel)
     assert sum("the months of the audit log need an administrator" in record.message for record in caplog.records) == 1
 
 

@@ -1,7 +1,6 @@
 """Passes over sources by workers: mirrored, not read twice, never emptied by accident, with ledgers that add up."""
 
 import json
-import multiprocessing
 import os
 import shutil
 import sqlite3
@@ -22,11 +21,18 @@ from kosmos_rag.engine.diagnosis import diagnose
 from kosmos_rag.storage.events import record_events
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
-from kosmos_rag.worker.channel import SupervisorChannel
 from kosmos_rag.worker.handlers import EngineJobRunner, run_job
 from kosmos_rag.worker.handlers.permissions import PermissionsHandler
 from tests.integration.apps.http.serving import eventually
-from tests.integration.worker.working import KEPT, CountingEmbedder, Work, assert_adds_up, counts, last_run
+from tests.integration.worker.working import (
+    CountingEmbedder,
+    Work,
+    assert_adds_up,
+    counts,
+    last_run,
+    open_channel,
+    run_listing,
+)
 
 pytestmark = pytest.mark.emptied_database
 
@@ -59,10 +65,7 @@ def test_files_that_vanish_during_a_pass__are_no_failures(
     (folder / "page-0.md").write_text("# Page 0\n\nIt says something else now.\n")
     (folder / "page-12.md").write_text("# Page 12\n\nNew.\n")
     scope.jobs.enqueue(folder)
-    queue = Queue.open(engine.database, engine.settings.worker)
-    parent_end, child_end = multiprocessing.Pipe()
-    KEPT.append(parent_end)
-    EngineJobRunner(engine).run(queue.claim(1, kinds=[kinds.SYNC], worker="test"), SupervisorChannel(child_end, queue))
+    run_listing(engine)
     for name in ("page-0.md", "page-12.md"):
         (folder / name).unlink()
     work()
@@ -89,15 +92,7 @@ def test_source_without_an_entry_for_long__shows_progress_up_to_a_limit(
     monkeypatch.setenv("SLOW_URL", empty_database.worker_url or "")
     query = "SELECT 'a' AS id, 'a text' AS text FROM pg_sleep(1.5)"
     scope.jobs.enqueue({"kind": "sql", "name": "slow", "url_env": "SLOW_URL", "query": query})
-    queue = Queue.open(engine.database, engine.settings.worker)
-    parent_end, child_end = multiprocessing.Pipe()
-    KEPT.append(parent_end)
-    EngineJobRunner(engine).run(queue.claim(1, kinds=[kinds.SYNC], worker="test"), SupervisorChannel(child_end, queue))
-    messages = 0
-    while parent_end.poll():
-        parent_end.recv()
-        messages += 1
-    assert (messages >= 15) == is_alive  # a transaction reports progress too
+    assert (len(run_listing(engine)) >= 15) == is_alive  # a transaction reports progress too
 
 
 def test_long_listing__shows_how_many_documents_it_has_so_far(
@@ -208,10 +203,7 @@ def test_job_of_an_earlier_name__fails_and_the_next_pass_does_its_work(
     engine: Engine, scope: Tenant, work: Work, folder: Path
 ) -> None:
     scope.jobs.enqueue(folder)
-    queue = Queue.open(engine.database, engine.settings.worker)
-    parent_end, child_end = multiprocessing.Pipe()
-    KEPT.append(parent_end)
-    EngineJobRunner(engine).run(queue.claim(1, kinds=[kinds.SYNC], worker="test"), SupervisorChannel(child_end, queue))
+    run_listing(engine)
     with engine.database.worker.untenanted() as connection:
         connection.execute(
             "UPDATE kosmos.jobs SET payload = jsonb_set(payload, '{entry,source}', to_jsonb(%s || key))"
@@ -288,9 +280,7 @@ def test_pass__that_lost_its_lease_changes_nothing(engine: Engine, scope: Tenant
     queue = Queue.open(engine.database, engine.settings.worker)
     (sync,) = queue.claim(1, kinds=[kinds.SYNC], worker="zombie")
     queue.cancel(scope._tenant, [sync.id])
-    parent_end, child_end = multiprocessing.Pipe()
-    KEPT.append(parent_end)
-    EngineJobRunner(engine).run([sync], SupervisorChannel(child_end, queue))
+    EngineJobRunner(engine).run([sync], open_channel(queue)[1])
     assert len(scope.documents()) == 12
     assert queue.count_unfinished([kinds.DOCUMENT]) == 0
 
@@ -491,9 +481,8 @@ def test_stopped_pass_of_a_permission_feed__gives_its_job_back(
     job_id = scope.jobs.enqueue_permissions(
         {"kind": "json_lines", "name": "wiki", "path": str(tmp_path / "feed.jsonl")}
     )
-    parent_end, child_end = multiprocessing.Pipe()
     queue = Queue.open(engine.database, engine.settings.worker)
-    channel = SupervisorChannel(child_end, queue)
+    _, channel = open_channel(queue)
     (job,) = queue.claim(1, kinds=[kinds.PERMISSIONS], worker="test")
     channel._revoked.add(job.token)  # as a message of the supervisor does
     run_job(PermissionsHandler(engine.database, engine.settings.ingestion), job, channel)
@@ -502,5 +491,3 @@ def test_stopped_pass_of_a_permission_feed__gives_its_job_back(
     assert info.state == JobState.QUEUED
     work()
     assert len(engine.tenant("acme", principals=("ann",)).documents()) == 1
-    os.set_inheritable(parent_end.fileno(), True)
-    KEPT.append(parent_end)

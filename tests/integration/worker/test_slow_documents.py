@@ -1,7 +1,5 @@
 """A document that takes long: the others do not wait for it, and its job is its worker's until it is published."""
 
-import multiprocessing
-import os
 import threading
 import time
 import uuid
@@ -20,10 +18,10 @@ from kosmos_rag.ingestion.document import ChunkedDocument
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.worker import channel
-from kosmos_rag.worker.channel import Progress, SupervisorChannel
+from kosmos_rag.worker.channel import Progress
 from kosmos_rag.worker.handlers import EngineJobRunner
 from kosmos_rag.worker.handlers.documents import DocumentHandler, _ProcessThreads
-from tests.integration.worker.working import KEPT
+from tests.integration.worker.working import open_channel
 
 pytestmark = pytest.mark.emptied_database
 
@@ -38,12 +36,12 @@ class Held:
         self._may_end = threading.Event()
         self._process = engine.ingest_pipeline.processor.process
         monkeypatch.setattr(engine.ingest_pipeline.processor, "process", self._process_late)
-        self.supervisor, child = multiprocessing.Pipe()
+        self.supervisor, channel = open_channel(self.queue)
         self.runner = EngineJobRunner(engine)
         for name in ("slow", "a", "b"):
             scope.jobs.enqueue(SourceDocument(source=name, data=f"The word {name}.".encode()))
         self.jobs = self.claim()
-        self.runner.run(self.jobs, SupervisorChannel(child, self.queue))
+        self.runner.run(self.jobs, channel)
 
     def claim(self) -> list[Job]:
         return self.queue.claim(64, kinds=[kinds.DOCUMENT], worker="test")
@@ -85,9 +83,6 @@ def blocked(engine: Engine, scope: Tenant, monkeypatch: pytest.MonkeyPatch) -> I
     _until(lambda: set(scope.sources()) == {"a", "b"})
     yield blocked
     blocked.finish()
-    # A channel takes the end of its pipe for the end of its supervisor, and exits.
-    os.set_inheritable(blocked.supervisor.fileno(), True)
-    KEPT.append(blocked.supervisor)
 
 
 def test_slow_document__is_published_after_the_others_and_keeps_its_lease(blocked: Held, scope: Tenant) -> None:
@@ -153,7 +148,8 @@ def _until(condition: Callable[[], bool]) -> None:
 def test_progress__is_reported_while_a_document_is_loaded_and_divided(
     engine: Engine, scope: Tenant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    supervisor, child = multiprocessing.Pipe()
+    queue = Queue.open(engine.database, engine.settings.worker)
+    supervisor, to_supervisor = open_channel(queue)
     reports: list[bool] = []
 
     def wait_for_report(action: Callable[..., Any]) -> Callable[..., Any]:
@@ -168,11 +164,8 @@ def test_progress__is_reported_while_a_document_is_loaded_and_divided(
     monkeypatch.setattr(channel, "HEARTBEAT_S", 0.02)
     monkeypatch.setattr(DocumentHandler, "_load", wait_for_report(DocumentHandler._load))
     monkeypatch.setattr(run, "divide", wait_for_report(divide))
-    queue = Queue.open(engine.database, engine.settings.worker)
     scope.jobs.enqueue(SourceDocument(source="page", data=b"The word page."))
     runner = EngineJobRunner(engine)
-    runner.run(queue.claim(64, kinds=[kinds.DOCUMENT], worker="test"), SupervisorChannel(child, queue))
+    runner.run(queue.claim(64, kinds=[kinds.DOCUMENT], worker="test"), to_supervisor)
     runner._documents.close()
-    os.set_inheritable(supervisor.fileno(), True)
-    KEPT.append(supervisor)
     assert (reports, set(scope.sources())) == ([True, True], {"page"})

@@ -1,6 +1,5 @@
 """Schemas that workers bring collections up to, again and again."""
 
-import multiprocessing
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -19,8 +18,8 @@ from kosmos_rag.text2sql.catalog.sources import SchemaSource
 from kosmos_rag.text2sql.job_kinds import JOBS, SCHEMA
 from kosmos_rag.text2sql.jobs import enqueue_sync
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
-from kosmos_rag.worker.channel import SupervisorChannel
 from kosmos_rag.worker.handlers import EngineJobRunner
+from tests.integration.worker.working import open_channel, receive_all
 
 SHOP = SchemaSource(kind="database", location="SHOP_URL")
 
@@ -53,25 +52,19 @@ def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Non
     return run
 
 
-_KEPT: list[object] = []
-
-
 @pytest.fixture
 def work(engine: Engine) -> Iterator[Callable[[], None]]:
     """Do what is in the queue about schemas, as a worker's process does."""
-    parent_end, child_end = multiprocessing.Pipe()
     jobs = Queue.open(engine.database, engine.settings.worker)
-    channel = SupervisorChannel(child_end, jobs)
+    supervisor, channel = open_channel(jobs)
     working = EngineJobRunner(engine, JOBS)
 
     def run() -> None:
         working.run(jobs.claim(8, kinds=[SCHEMA], worker="test"), channel)
-        while parent_end.poll():
-            parent_end.recv()
+        receive_all(supervisor)
 
     yield run
     working.close()
-    _KEPT.append(parent_end)  # the channel takes the end of its pipe for the end of its supervisor, and exits
 
 
 def _columns(scope: Tenant) -> set[str]:
