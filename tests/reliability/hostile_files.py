@@ -11,6 +11,7 @@ import openpyxl
 import pptx
 import xlwt
 
+from tests.files import pack_zip, save
 from tests.reliability.hostile_pdf import pdf
 from tests.unit.parsing.sandbox.files import many_objects, wide_workbook
 
@@ -30,44 +31,31 @@ _CONTAINER = (
 _SPINE = '<spine><itemref idref="a"/></spine></package>'
 
 
-def _saved(document: object) -> bytes:
-    out = io.BytesIO()
-    document.save(out)  # type: ignore[attr-defined]
-    return out.getvalue()
-
-
 def _docx() -> bytes:
     document = docx.Document()
     document.add_heading("Report", 1)
     document.add_paragraph("Words of the report.")
-    return _saved(document)
+    return save(document)
 
 
 def _xlsx() -> bytes:
     workbook = openpyxl.Workbook()
     workbook.active.append(["name", "city"])
     workbook.active.append(["Ada", "London"])
-    return _saved(workbook)
+    return save(workbook)
 
 
 def _pptx() -> bytes:
     deck = pptx.Presentation()
     deck.slides.add_slide(deck.slide_layouts[5]).shapes.title.text = "Opening"
-    return _saved(deck)
-
-
-def zipped(members: Mapping[str, bytes | str], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
-    """An archive of the members."""
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", compression) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return out.getvalue()
+    return save(deck)
 
 
 def _epub(href: str = "a.xhtml", page: str = "<html><body><h1>One</h1><p>Words.</p></body></html>") -> bytes:
     package = f'<package xmlns="{_OPF}"><manifest><item id="a" href="{href}" media-type="application/xhtml+xml"/>'
-    return zipped({"META-INF/container.xml": _CONTAINER, "book.opf": f"{package}</manifest>{_SPINE}", "a.xhtml": page})
+    return pack_zip(
+        {"META-INF/container.xml": _CONTAINER, "book.opf": f"{package}</manifest>{_SPINE}", "a.xhtml": page}
+    )
 
 
 def _eml() -> bytes:
@@ -93,7 +81,7 @@ _WORD_2003 = (
 
 def _odf(kind: str) -> Made:
     content = f"<content {_NAMESPACES}>{_ODF_PARTS[kind]}</content>"
-    return lambda: zipped({"mimetype": f"application/vnd.oasis.opendocument.{kind}", "content.xml": content})
+    return lambda: pack_zip({"mimetype": f"application/vnd.oasis.opendocument.{kind}", "content.xml": content})
 
 
 def _xls() -> bytes:
@@ -101,7 +89,7 @@ def _xls() -> bytes:
     sheet = workbook.add_sheet("Plan")
     sheet.write(0, 0, "name")
     sheet.write_merge(1, 2, 0, 1, 12.5)
-    return _saved(workbook)
+    return save(workbook)
 
 
 def _notebook() -> bytes:
@@ -134,7 +122,9 @@ def _confluence() -> bytes:
         '<object class="BodyContent"><property name="body"><![CDATA[<p>Words</p>]]></property>'
         '<property name="content" class="Page"><id>1</id></property></object>'
     )
-    return zipped({"exportDescriptor.properties": "", "entities.xml": f"<hibernate-generic>{page}</hibernate-generic>"})
+    return pack_zip(
+        {"exportDescriptor.properties": "", "entities.xml": f"<hibernate-generic>{page}</hibernate-generic>"}
+    )
 
 
 OTHER_KINDS: dict[str, Made] = {
@@ -196,7 +186,7 @@ def _changed(name: str, members: Mapping[str, bytes | str]) -> Made:
     def make() -> bytes:
         with zipfile.ZipFile(io.BytesIO(SOUND[name]())) as archive:
             sound = {member: archive.read(member) for member in archive.namelist()}
-        return zipped({**sound, **members})
+        return pack_zip({**sound, **members})
 
     return make
 
@@ -211,7 +201,7 @@ def _archives(name: str) -> dict[str, Made]:
         "a member above the folder": {"../../etc/cron.d/evil": b"x"},
         "a member at the root": {"/etc/cron.d/evil": b"x"},
         "a member of Windows": {"C:\\evil": b"x"},
-        "an archive in it": {"inner.zip": zipped({"deeper.zip": zipped({"x": b"x"})})},
+        "an archive in it": {"inner.zip": pack_zip({"deeper.zip": pack_zip({"x": b"x"})})},
         "a part five thousand levels deep": {main: "<x>" * 5000 + "</x>" * 5000},
         "a part that is no XML": {main: bytes(1000)},
         **{attack: {main: doctype} for attack, doctype in _DOCTYPES.items()},
@@ -267,8 +257,8 @@ _TEXTS: dict[str, Made] = {
     "a.epub: a chapter elsewhere": lambda: _epub(href="file:///etc/passwd"),
     "a.epub: a chapter with an entity": lambda: _epub(page=_DOCTYPES["/etc/passwd by an entity"]),
     "a.epub: a chapter of many levels": lambda: _epub(page="<b>" * 500_000),
-    "a.zip: nothing": lambda: zipped({}),
-    "a.zip: an archive in an archive": lambda: zipped({"a.docx": _docx()}),
+    "a.zip: nothing": lambda: pack_zip({}),
+    "a.zip: an archive in an archive": lambda: pack_zip({"a.docx": _docx()}),
 }
 _EML_HEAD: bytes = b"From: a\nDate: x\nMIME-Version: 1.0\nContent-Type: multipart/mixed; boundary=b0\n\n"
 

@@ -6,7 +6,6 @@ word that must not stand in an answer called verified, and an address that must 
 
 import base64
 import html
-import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from kosmos_rag import Engine, Filter, Settings, SourceDocument, Tenant
 from kosmos_rag.core.config import LanguageModelSettings
 from kosmos_rag.core.types import Answer
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.files import save
 from tests.integration.variants import changed
 from tests.unit.models.llm.chat_server import ChatServer, Messages, plays, running, writes
 
@@ -91,9 +91,7 @@ def _docx(title: str, paragraphs: list[str], *, hidden: bool) -> bytes:
     run = document.add_paragraph().add_run(paragraphs[1])
     if hidden:
         run.font.size, run.font.color.rgb = Pt(1), RGBColor(255, 255, 255)
-    out = io.BytesIO()
-    document.save(out)
-    return out.getvalue()
+    return save(document)
 
 
 def malicious(messages: Messages) -> Iterator[str]:

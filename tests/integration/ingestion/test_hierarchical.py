@@ -12,6 +12,7 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import EVERYONE, Context, ContextPassage
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.readable_documents import ReadableDocuments
+from tests.files import write_pdf
 from tests.integration.variants import opened
 
 PRESET = """
@@ -155,12 +156,8 @@ def test_pdf__has_the_pages_of_piece_and_section(scope: Tenant) -> None:
 
 
 def test_excerpts__have_the_pages_of_their_place(scope: Tenant, database: DatabaseSettings) -> None:
-    pdf = fpdf.FPDF()
-    pdf.set_font("helvetica", size=12)
-    for page in range(20):
-        pdf.add_page()
-        pdf.multi_cell(0, text=f"Page {page} tells of penguins. " * 80)
-    scope.ingest(SourceDocument(source="long.pdf", data=bytes(pdf.output())))
+    pages = [f"Page {page} tells of penguins. " * 80 for page in range(20)]
+    scope.ingest(SourceDocument(source="long.pdf", data=write_pdf(*pages)))
     hits = scope.search("penguins", 200, Filter(sources=("long.pdf",))).hits
     # From below what the smallest integer of the server holds to above it.
     beyond = (hits[0].version_id, 2**15 - 100, 2**15 + 100)

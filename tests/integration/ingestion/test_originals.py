@@ -2,23 +2,16 @@
 
 import uuid
 
-import fpdf
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import AuditKind
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.files import write_pdf
 from tests.integration.variants import opened
 
-
-def _pdf() -> bytes:
-    file = fpdf.FPDF()
-    file.set_font("helvetica", size=12)
-    for text in ("Employees get twenty days of leave.", "Five days may be carried over."):
-        file.add_page()
-        file.multi_cell(0, text=text)
-    return bytes(file.output())
+PDF = write_pdf("Employees get twenty days of leave.", "Five days may be carried over.")
 
 
 @pytest.fixture
@@ -29,7 +22,7 @@ def keeping(settings: Settings) -> Settings:
 
 
 def test_file__is_stored_for_the_readers_of_its_document(keeping: Settings, tenant_name: str) -> None:
-    data = _pdf()
+    data = PDF
     with Engine(keeping, embedder=HashingEmbedder()) as engine:
         tenant = engine.tenant(tenant_name)
         tenant.ingest(SourceDocument(source="hr/leave.pdf", data=data, acl=("department:hr",)))
@@ -57,7 +50,7 @@ def test_file__is_stored_for_the_readers_of_its_document(keeping: Settings, tena
 def test_file__is_dropped_and_stored_as_the_settings_change(
     settings: Settings, keeping: Settings, tenant_name: str
 ) -> None:
-    document = SourceDocument(source="leave.pdf", data=_pdf())
+    document = SourceDocument(source="leave.pdf", data=PDF)
     stored = []
     for current in (settings, keeping, settings):
         with Engine(current, embedder=HashingEmbedder()) as engine:
@@ -83,7 +76,7 @@ def test_file__that_is_too_large_is_not_stored_and_has_a_note(keeping: Settings,
 def test_file__that_is_read_is_in_the_audit_log(keeping: Settings, tenant_name: str) -> None:
     with opened(keeping, {"rag.audit.enabled": True}) as engine:
         tenant = engine.tenant(tenant_name, subject="ada")
-        tenant.ingest(SourceDocument(source="leave.pdf", data=_pdf()))
+        tenant.ingest(SourceDocument(source="leave.pdf", data=PDF))
         (info,) = tenant.documents()
         assert tenant.read_original(info.id)
         for _ in range(2):  # the second picture is a kept one
@@ -95,7 +88,7 @@ def test_file__that_is_read_is_in_the_audit_log(keeping: Settings, tenant_name: 
 
 def test_rectangles__are_those_of_the_cited_lines(engine: Engine, tenant_name: str) -> None:
     tenant = engine.tenant(tenant_name)
-    tenant.ingest(SourceDocument(source="leave.pdf", data=_pdf()))
+    tenant.ingest(SourceDocument(source="leave.pdf", data=PDF))
     tenant.ingest(SourceDocument(source="leave.md", data=b"Employees get twenty days of leave."))
     hit = next(hit for hit in tenant.search("How many days may be carried over?").hits if hit.source == "leave.pdf")
     start = hit.start + hit.text.index("Five")

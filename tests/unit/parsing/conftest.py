@@ -1,14 +1,14 @@
 """Documents that several tests take apart."""
 
 import datetime
-import io
-import zipfile
 
 import docx
 import fpdf
 import openpyxl
 import pptx
 import pytest
+
+from tests.files import pack_zip, save
 
 
 @pytest.fixture(scope="session")
@@ -45,10 +45,7 @@ def report_docx() -> bytes:
     document.add_paragraph("After\tthe table.")
     document.add_heading("Details", 2)
     document.add_paragraph("The end.")
-    out = io.BytesIO()
-
-    document.save(out)
-    return out.getvalue()
+    return save(document)
 
 
 @pytest.fixture(scope="session")
@@ -75,9 +72,7 @@ def report_xlsx() -> bytes:
     staff = workbook.create_sheet("Staff")
     staff.append(["Name", "Room"])
     staff.append(["Ada", 7])
-    out = io.BytesIO()
-    workbook.save(out)
-    return out.getvalue()
+    return save(workbook)
 
 
 @pytest.fixture(scope="session")
@@ -100,9 +95,7 @@ def report_pptx() -> bytes:
     hidden = deck.slides.add_slide(deck.slide_layouts[5])
     hidden.shapes.title.text = "Hidden slide"
     hidden.element.set("show", "0")
-    out = io.BytesIO()
-    deck.save(out)
-    return out.getvalue()
+    return save(deck)
 
 
 @pytest.fixture(scope="session")
@@ -125,8 +118,4 @@ def report_epub() -> bytes:
         "OEBPS/text/blank.xhtml": "<html><head><title>Blank</title></head><body><img src='x'/></body></html>",
         "OEBPS/text/a.xhtml": "<html><head><title>Ending</title></head><body><p>All went home.</p></body></html>",
     }
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return out.getvalue()
+    return pack_zip(members)

@@ -6,7 +6,6 @@ import io
 import json
 import lzma
 import tarfile
-import zipfile
 from collections.abc import Callable, Mapping
 
 import docx
@@ -16,18 +15,11 @@ from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.core.types.places import find_place
 from kosmos_rag.parsing import bounds, parse
+from tests.files import pack_zip, save
 
 
 def parse_data(data: bytes, source: str = "team.zip") -> ParsedDocument:
     return parse(SourceDocument(source=source, data=data))
-
-
-def pack_zip(members: Mapping[str, bytes | str]) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return out.getvalue()
 
 
 def pack_tar(members: Mapping[str, bytes | str], mode: str = "w:gz") -> bytes:
@@ -45,11 +37,10 @@ def pack_tar(members: Mapping[str, bytes | str], mode: str = "w:gz") -> bytes:
 
 
 def pack_docx(text: str) -> bytes:
-    document, out = docx.Document(), io.BytesIO()
+    document = docx.Document()
     document.add_heading("Leave", 1)
     document.add_paragraph(text)
-    document.save(out)
-    return out.getvalue()
+    return save(document)
 
 
 MEMBERS: dict[str, bytes | str] = {

@@ -1,12 +1,10 @@
 """Media types come from content; names only decide between kinds of text."""
 
-import io
-import zipfile
-
 import pytest
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.parsing import detect
+from tests.files import pack_zip
 from tests.unit.parsing.compound import Storage, compound_file
 
 DOCX = "application/vnd.openxmlformats-officedocument.wordprocessingml.document"
@@ -15,11 +13,7 @@ PPTX = "application/vnd.openxmlformats-officedocument.presentationml.presentatio
 
 
 def make_zip(*names: str) -> bytes:
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        for name in names:
-            archive.writestr(name, "content")
-    return out.getvalue()
+    return pack_zip(dict.fromkeys(names, "content"))
 
 
 @pytest.mark.parametrize("name", ["report.pdf", "report.txt", "report", "report.html"])

@@ -1,8 +1,6 @@
 """Diagrams of draw.io, BPMN and Visio: their labels and connections."""
 
 import base64
-import io
-import zipfile
 import zlib
 from urllib.parse import quote
 
@@ -11,6 +9,7 @@ import pytest
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import SourceDocument
 from kosmos_rag.parsing import parse
+from tests.files import pack_zip
 
 MODEL = """<mxGraphModel><root><mxCell id="0"/><mxCell id="1" parent="0"/>
 <mxCell id="a" value="&lt;b&gt;Order&lt;/b&gt;&lt;br&gt;service" vertex="1" parent="1"/>
@@ -61,11 +60,7 @@ def pack_visio() -> bytes:
         "visio/pages/_rels/pages.xml.rels": '<R><Relationship Id="rId1" Target="page1.xml"/></R>',
         "visio/pages/page1.xml": page,
     }
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        for name, content in members.items():
-            archive.writestr(name, content)
-    return out.getvalue()
+    return pack_zip(members)
 
 
 @pytest.mark.parametrize("content", [MODEL, compress_page(MODEL)], ids=["plain", "compressed"])

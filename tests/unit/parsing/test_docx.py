@@ -3,7 +3,6 @@
 import io
 import zipfile
 from collections.abc import Callable
-from typing import Any
 
 import docx
 import pytest
@@ -13,6 +12,7 @@ from docx.oxml.ns import qn
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.parsing import parse
+from tests.files import save
 
 NAMESPACES = (
     'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main" '
@@ -28,12 +28,6 @@ def parse_error(data: bytes) -> ParseError:
     with pytest.raises(ParseError) as caught:
         parse_docx(data)
     return caught.value
-
-
-def saved(document: Any) -> bytes:
-    out = io.BytesIO()
-    document.save(out)
-    return out.getvalue()
 
 
 def repacked(data: bytes, change: Callable[[str, bytes], bytes], **added: bytes) -> bytes:
@@ -65,9 +59,9 @@ def test_parse_docx__title(report_docx: bytes) -> None:
     assert parse_docx(report_docx).title == "Annual Report"
     document = docx.Document()
     document.add_paragraph("words")
-    assert parse_docx(saved(document)).title is None
+    assert parse_docx(save(document)).title is None
     document.add_heading("Chapter", 1)
-    assert parse_docx(saved(document)).title == "Chapter"
+    assert parse_docx(save(document)).title == "Chapter"
 
 
 def test_parse_docx__title_is_not_made_up_without_properties(report_docx: bytes) -> None:
@@ -83,7 +77,7 @@ def test_parse_docx__blank_paragraphs_and_rows_leave_no_trace() -> None:
         document.add_paragraph(text)
     document.add_table(rows=2, cols=2)
     document.add_heading("", 1)
-    parsed = parse_docx(saved(document))
+    parsed = parse_docx(save(document))
     assert parsed.text == "one\n\n  two"
     assert parsed.headings == ()
 
@@ -94,7 +88,7 @@ def test_parse_docx__merged_cells_are_written_once() -> None:
     merged = table.cell(0, 0).merge(table.cell(0, 1))
     merged.text = "wide"
     table.cell(0, 2).text = "two\nlines"
-    assert parse_docx(saved(document)).text == "wide | two lines"
+    assert parse_docx(save(document)).text == "wide | two lines"
 
 
 def test_parse_docx__wrapped_and_tracked_content() -> None:
@@ -116,7 +110,7 @@ def test_parse_docx__wrapped_and_tracked_content() -> None:
         ),
     ):
         body.insert(len(body) - 1, parse_xml(xml.format(NAMESPACES)))
-    assert parse_docx(saved(document)).text == "in a control\n\ninserted\n\na\tb\nc-d\n\nbox"
+    assert parse_docx(save(document)).text == "in a control\n\ninserted\n\na\tb\nc-d\n\nbox"
 
 
 def test_parse_docx__nested_table_stays_in_its_cell() -> None:
@@ -124,11 +118,11 @@ def test_parse_docx__nested_table_stays_in_its_cell() -> None:
     cell = document.add_table(rows=1, cols=2).cell(0, 0)
     cell.text = "outer"
     cell.add_table(rows=1, cols=1).cell(0, 0).text = "inner"
-    assert parse_docx(saved(document)).text == "outer inner"
+    assert parse_docx(save(document)).text == "outer inner"
 
 
 def test_parse_docx__without_text_is_empty() -> None:
-    assert parse_error(saved(docx.Document())).code == "empty"
+    assert parse_error(save(docx.Document())).code == "empty"
 
 
 @pytest.mark.parametrize(
@@ -165,7 +159,7 @@ def test_parse_docx__table_of_one_column_is_layout() -> None:
     inner = box.cell(1, 0).add_table(rows=2, cols=2)
     for cell, text in zip(inner.rows[0].cells + inner.rows[1].cells, ["Plan", "Seats", "Basic", "15"], strict=True):
         cell.text = text
-    parsed = parse_docx(saved(document))
+    parsed = parse_docx(save(document))
     assert parsed.text == "First in the box.\n\nA title in the box\n\nPlan | Seats\nPlan: Basic; Seats: 15"
     assert [(h.level, h.title) for h in parsed.headings] == [(2, "A title in the box")]
 
@@ -178,7 +172,7 @@ def test_parse_docx__text_of_a_cell_is_not_repeated_for_its_tables() -> None:
     for _ in range(3):
         inner = cell.add_table(rows=1, cols=2)
         inner.cell(0, 0).text, inner.cell(0, 1).text = "a", "b"
-    assert parse_docx(saved(document)).text == "long text | right\n\na | b\n\na | b\n\na | b"
+    assert parse_docx(save(document)).text == "long text | right\n\na | b\n\na | b\n\na | b"
 
 
 def test_parse_docx__table_in_a_cell_follows_under_the_name_of_its_row() -> None:
@@ -189,7 +183,7 @@ def test_parse_docx__table_in_a_cell_follows_under_the_name_of_its_row() -> None
     inner = outer.cell(0, 1).add_table(rows=2, cols=2)
     for cell, text in zip(inner.rows[0].cells + inner.rows[1].cells, ["Plan", "Seats", "Basic", "15"], strict=True):
         cell.text = text
-    assert parse_docx(saved(document)).text == "left | right\n\nleft\nPlan | Seats\nPlan: Basic; Seats: 15"
+    assert parse_docx(save(document)).text == "left | right\n\nleft\nPlan | Seats\nPlan: Basic; Seats: 15"
 
 
 @pytest.mark.parametrize(
@@ -269,7 +263,7 @@ def test_parse_docx__merged_cells_and_rows_that_begin_late() -> None:
     late.remove(late.tc_lst[0])
     late.get_or_add_trPr().append(OxmlElement("w:gridBefore", {qn("w:val"): "1"}))
     late.tc_lst[0].p_lst[0].add_r().text = "5"
-    parsed = parse_docx(saved(document))
+    parsed = parse_docx(save(document))
     assert parsed.text.split("\n") == [
         "Table 1: sales",
         "Region | 2024 / Q1 | 2024 / Q2",
@@ -286,4 +280,4 @@ def test_parse_docx__rows_marked_as_header() -> None:
     for cell, text in zip(table._cells, ["10", "20", "30", "40"], strict=True):
         cell.text = text
     table.rows[0]._tr.get_or_add_trPr().append(OxmlElement("w:tblHeader"))
-    assert parse_docx(saved(document)).text == "10 | 20\n10: 30; 20: 40"
+    assert parse_docx(save(document)).text == "10 | 20\n10: 30; 20: 40"

@@ -15,6 +15,7 @@ from docx.oxml import parse_xml
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.parsing import parse
+from tests.files import save
 
 W = 'xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main"'
 M = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
@@ -23,9 +24,7 @@ OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 
 
 def parse_document(document: Any) -> ParsedDocument:
-    out = io.BytesIO()
-    document.save(out)
-    return parse(SourceDocument(source="a.docx", data=out.getvalue()))
+    return parse(SourceDocument(source="a.docx", data=save(document)))
 
 
 def append(document: Any, xml: str) -> None:

@@ -2,17 +2,16 @@
 
 import random
 import struct
-import zipfile
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
-from io import BytesIO
 
 import pytest
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.parsing import OutputLimits, parse
+from tests.files import pack_zip
 from tests.unit.parsing.compound import Storage, compound_file
 
 _STRING, _BINARY, _NUMBER = 0x001F, 0x0102, 0x0003
@@ -73,14 +72,6 @@ def test_parse_msg__says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> Non
         read(outlook_message({_SUBJECT: "Hi"}))
 
 
-def archive(members: Mapping[str, str | bytes]) -> bytes:
-    out = BytesIO()
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
-        for name, data in members.items():
-            file.writestr(name, data)
-    return out.getvalue()
-
-
 def entities(*objects: str) -> str:
     return f"<hibernate-generic datetime='2026-11-02'>{''.join(objects)}</hibernate-generic>"
 
@@ -119,7 +110,7 @@ def test_parse_confluence_export__current_pages_below_their_parents() -> None:
         wiki_page(7, "Circle", "<p>round</p>", parent=8),
         wiki_page(8, "Square", "<p>edge</p>", parent=7),
     )
-    parsed = read(archive({**DESCRIPTOR, "entities.xml": xml, "attachments/3/1/1": b"PK\x03\x04 any archive"}))
+    parsed = read(pack_zip({**DESCRIPTOR, "entities.xml": xml, "attachments/3/1/1": b"PK\x03\x04 any archive"}))
     assert parsed.title == "Team"
     assert [(heading.level, heading.title) for heading in parsed.headings] == [
         (1, "Home"), (2, "Access"), (3, "Keys"), (2, "Backup"), (1, "Circle"), (2, "Square"),
@@ -137,10 +128,10 @@ def test_parse_confluence_export__html_in_the_order_of_its_index() -> None:
         "TEAM/index.html": "<title>Team</title><a href='http://atlassian.com'>by</a>"
         '<a href="B_2.html">B</a><a href="A_1.html">A</a>',
     }
-    parsed = read(archive(members))
+    parsed = read(pack_zip(members))
     assert [heading.title for heading in parsed.headings] == ["Backup", "Access"]
     assert parsed.title == "Team"
-    site = read(archive({"index.html": "<p>any site</p>", "a.html": "<p>a</p>"}))
+    site = read(pack_zip({"index.html": "<p>any site</p>", "a.html": "<p>a</p>"}))
     assert site.media_type == "application/zip"
 
 
@@ -160,7 +151,7 @@ def hostile_exports() -> list[bytes]:
         "<a/>", "", "not XML",
     ]  # fmt: skip
     cuts = [xml[: chance.randrange(len(xml))] for _ in range(20)]
-    variants = [archive({**DESCRIPTOR, "entities.xml": text}) for text in (*result, *cuts)]
+    variants = [pack_zip({**DESCRIPTOR, "entities.xml": text}) for text in (*result, *cuts)]
     variants += [message[: chance.randrange(8, len(message))] for _ in range(30)]
     for _ in range(50):
         changed = bytearray(message)

@@ -2,7 +2,6 @@
 
 import datetime
 import io
-import zipfile
 
 import pytest
 import xlwt
@@ -10,6 +9,7 @@ import xlwt
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.parsing import parse
+from tests.files import pack_zip, save
 
 NAMESPACES = " ".join(
     f'xmlns:{short}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"'
@@ -34,11 +34,7 @@ def open_document(kind: str, body: str, *, styles: str = "", **members: str) -> 
     content = (
         f"<office:document-content {NAMESPACES}>{automatic}<office:body>{body}</office:body></office:document-content>"
     )
-    out = io.BytesIO()
-    with zipfile.ZipFile(out, "w") as archive:
-        for name, text in {"mimetype": TYPE + kind, "content.xml": content, **members}.items():
-            archive.writestr(name, text)
-    return out.getvalue()
+    return pack_zip({"mimetype": TYPE + kind, "content.xml": content, **members})
 
 
 def test_parse_odt__headings_lists_notes_and_tables() -> None:
@@ -218,9 +214,7 @@ def workbook() -> bytes:
     hidden = book.add_sheet("Hidden")
     hidden.write(0, 0, "secret")
     hidden.visibility = 1
-    out = io.BytesIO()
-    book.save(out)
-    return out.getvalue()
+    return save(book)
 
 
 def test_parse_xls__cells_as_they_are_shown() -> None:

@@ -18,6 +18,7 @@ from pptx.oxml import parse_xml
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.parsing import OutputLimits, parse
+from tests.files import save
 
 KINDS = ["report_xlsx", "report_pptx", "report_epub"]
 
@@ -136,10 +137,8 @@ def test_parse_pptx__numbers_superscripts_and_equations() -> None:
             f"<mc:Fallback><a:r {a}><a:t>picture</a:t></a:r></mc:Fallback></mc:AlternateContent>"
         )
     )
-    out = io.BytesIO()
-    deck.save(out)
     lines = ["1. one", "a) in", "2. two", "text", "1. again", "I. other", "x^(n+1) H_2O a=b"]
-    assert parse_data(out.getvalue()).text.split("\n")[-7:] == lines
+    assert parse_data(save(deck)).text.split("\n")[-7:] == lines
 
 
 def test_parse_pptx__charts() -> None:
@@ -149,9 +148,7 @@ def test_parse_pptx__charts() -> None:
     data.add_series("2024", (12, 7))
     slide = deck.slides.add_slide(deck.slide_layouts[6])
     slide.shapes.add_chart(XL_CHART_TYPE.PIE, 0, 0, 100, 100, data)
-    out = io.BytesIO()
-    deck.save(out)
-    assert parse_data(out.getvalue()).text == "2024\nNorth; 2024: 12\nSouth; 2024: 7"
+    assert parse_data(save(deck)).text == "2024\nNorth; 2024: 12\nSouth; 2024: 7"
 
 
 @pytest.mark.parametrize(
@@ -253,20 +250,14 @@ def test_parse_pptx__merged_cells_keep_their_columns() -> None:
             table.cell(row, column).text = text
     table.cell(0, 1).merge(table.cell(0, 2))
     table.cell(0, 0).merge(table.cell(1, 0))
-    out = io.BytesIO()
-    deck.save(out)
-    assert parse_data(out.getvalue()).text == (
-        "Region | 2024 / Q1 | 2024 / Q2\nRegion: North; 2024 / Q1: 1; 2024 / Q2: 2"
-    )
+    assert parse_data(save(deck)).text == ("Region | 2024 / Q1 | 2024 / Q2\nRegion: North; 2024 / Q1: 1; 2024 / Q2: 2")
 
 
 def parse_workbook(sheet: Callable[[Any], None], **options: Any) -> str:
     workbook = openpyxl.Workbook()
     workbook.active.title = "S"
     sheet(workbook.active)
-    out = io.BytesIO()
-    workbook.save(out)
-    return parse(SourceDocument(source="a", data=out.getvalue()), **options).text.removeprefix("S\n\n")
+    return parse(SourceDocument(source="a", data=save(workbook)), **options).text.removeprefix("S\n\n")
 
 
 def test_parse_xlsx__numbers_as_their_cells_show_them() -> None:
@@ -327,9 +318,7 @@ def test_parse_pptx__boxes_are_read_by_their_place() -> None:
         slide.shapes.add_textbox(left * inch, top * inch, 3 * inch, inch).text_frame.text = text
     slide.shapes.add_textbox(1 * inch, 6 * inch, 8 * inch, inch).text_frame.text = "source"
     slide.shapes.title.text = "Comparison"
-    out = io.BytesIO()
-    deck.save(out)
-    assert parse_data(out.getvalue()).text.split("\n\n") == [
+    assert parse_data(save(deck)).text.split("\n\n") == [
         *("Comparison", "left one", "left two", "right one", "right two", "source"),
     ]
 
@@ -339,9 +328,7 @@ def test_parse_xlsx__formulas_without_values_are_their_text() -> None:
     workbook.active.append(["Item", "Qty", "Price", "Total"])
     workbook.active.append(["Bolt", 10, 2.5, "=B2*C2"])
     workbook.active.append(["Nut", 4, 1.5, "=B3*C3"])
-    out = io.BytesIO()
-    workbook.save(out)
-    parsed = parse_data(out.getvalue())
+    parsed = parse_data(save(workbook))
     assert "Item: Bolt; Qty: 10; Price: 2.5; Total: =B2*C2" in parsed.text
     ((code, message),) = [(note.code, note.message) for note in parsed.notes]
     assert code == "formulas_not_calculated"

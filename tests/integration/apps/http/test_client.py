@@ -12,7 +12,6 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import fpdf
 import psycopg
 import pytest
 
@@ -23,6 +22,7 @@ from kosmos_rag.apps.http.toolkit.errors import encode_problem
 from kosmos_rag.apps.problem_details import PROBLEMS
 from kosmos_rag.core import errors
 from kosmos_rag.core.types import AnswerDone, AnswerPiece, AnswerSources, Filter, JobState, Operators, Turn
+from tests.files import write_pdf
 from tests.integration.apps.http.serving import Running
 from tests.integration.variants import opened
 
@@ -43,14 +43,6 @@ def served(running: Running, tenant_name: str) -> Running:
     documents = [SourceDocument(source="leave.md", data=LEAVE), SourceDocument(source="travel.md", data=TRAVEL)]
     running.tenant().ingest(documents)
     return running
-
-
-def _pdf(text: str) -> bytes:
-    file = fpdf.FPDF()
-    file.set_font("helvetica", size=12)
-    file.add_page()
-    file.multi_cell(0, text=text)
-    return bytes(file.output())
 
 
 @pytest.fixture
@@ -290,7 +282,7 @@ def test_patience__has_an_end(seconds: str | None) -> None:
 
 
 def test_file_and_places__of_a_document_are_for_its_readers(served: Running) -> None:
-    data = _pdf("Employees get twenty days of leave.")
+    data = write_pdf("Employees get twenty days of leave.")
     library = served.service.engine.sync_engine
     with opened(library.settings, {"ingestion.keep_originals": True}) as keeping:
         source = SourceDocument(source="hr/Urlaub für alle.pdf", data=data, acl=("department:hr",))

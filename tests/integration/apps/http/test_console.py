@@ -7,7 +7,6 @@ from datetime import timedelta
 from html import unescape
 from urllib.parse import urlsplit
 
-import fpdf
 import httpx
 import psycopg
 import pytest
@@ -22,6 +21,7 @@ from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.queue.writing import JobWriter
 from kosmos_rag.storage.tenants import tenant
 from tests.conftest import Server
+from tests.files import write_pdf
 from tests.integration.apps.http.console_visits import OWN, extract_text, visitor
 from tests.integration.apps.http.serving import Running, Signer, parse_events, serving, with_tokens
 from tests.integration.variants import changed
@@ -220,13 +220,9 @@ def test_document__shows_its_readers_to_those_who_may_know_and_its_chunks(served
 
 
 def test_pages_and_files_of_a_pdf__are_for_its_readers(served: Running) -> None:
-    file = fpdf.FPDF()
-    file.set_font("helvetica", size=12)
-    file.add_page()
-    file.multi_cell(0, text="The board meets in Room 7.")
     library = served.service.engine.sync_engine
     with variant(library.settings, {"ingestion.keep_originals": True}) as keeping:
-        document = SourceDocument(source="rooms.pdf", data=bytes(file.output()), acl=BOARD)
+        document = SourceDocument(source="rooms.pdf", data=write_pdf("The board meets in Room 7."), acl=BOARD)
         keeping.tenant(served.tenant_name).ingest(document)
     (info,) = served.tenant(principals=BOARD).documents(filter=Filter(sources=("rooms.pdf",)))
     paths = [f"/documents/{info.id}", f"/documents/{info.id}/pages/1", f"/documents/{info.id}/original"]

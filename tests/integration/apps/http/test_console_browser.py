@@ -1,14 +1,12 @@
 """The console in a browser: answers stream, citations open their source, and nothing is wrong on any page."""
 
 import json
-import multiprocessing
 import re
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import fpdf
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
@@ -18,13 +16,14 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.queue.sync_runs import SyncRuns
-from kosmos_rag.worker.channel import SupervisorChannel
 from kosmos_rag.worker.handlers import EngineJobRunner
 from tests.conftest import Server, clone
+from tests.files import write_pdf
 from tests.integration.apps.http.browsing import DESKTOP, PHONE
 from tests.integration.apps.http.serving import Running, Signer, serving
 from tests.integration.evaluation.monitored import store_history
 from tests.integration.variants import changed
+from tests.integration.worker.working import open_channel
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, ConsoleMessage, Dialog, FilePayload, Page, Request
@@ -54,7 +53,6 @@ kosmos trip --city Bern --from 2026-01-01 --until 2026-01-03 --reason "A confere
 PER_DIEM = "The per diem for travel abroad is 55 euros."
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
 WRITTEN = f"## Leave\n\n- **{SENTENCE[:-1]}** [1].\n- The moon belongs to the company [1].\n\n{HOSTILE} [1]"
-_KEPT: list[object] = []
 MISSING = "/no/such/page"
 PAGES = (
     "/",
@@ -105,7 +103,7 @@ def served(loaded_settings: Settings, server: Server, template: str, signer: Sig
             engine.tenant("acme").ingest(
                 [
                     SourceDocument(source="leave.md", data=LEAVE.encode()),
-                    SourceDocument(source="travel.pdf", data=_pdf("Travel", "Conferences", PER_DIEM)),
+                    SourceDocument(source="travel.pdf", data=write_pdf("Travel", "Conferences", PER_DIEM, size=14)),
                     SourceDocument(source="guide.md", data=GUIDE.encode()),
                     SourceDocument(
                         source="bonus.md", data=f"# Bonus {HOSTILE}\n\nThe bonus {HOSTILE} is paid.\n".encode()
@@ -115,15 +113,6 @@ def served(loaded_settings: Settings, server: Server, template: str, signer: Sig
             store_history(engine, "acme")
             with serving(engine, signer) as started:
                 yield started
-
-
-def _pdf(*pages: str) -> bytes:
-    file = fpdf.FPDF()
-    file.set_font("helvetica", size=14)
-    for text in pages:
-        file.add_page()
-        file.multi_cell(0, text=text)
-    return bytes(file.output())
 
 
 def _markdown(name: str, data: bytes) -> "FilePayload":
@@ -400,12 +389,11 @@ def test_live_parts__say_that_they_are_old_when_the_service_is_away(browser: "Br
 def _work(served: Running) -> None:
     """Do what is in the queue, as a worker does."""
     engine = served.service.engine.sync_engine
-    parent_end, child_end = multiprocessing.Pipe()
-    _KEPT.append(parent_end)  # the channel takes the end of its pipe for the end of its supervisor, and exits
     queue = Queue.open(engine.database, engine.settings.worker)
+    _, channel = open_channel(queue)
     work = EngineJobRunner(engine)
     while queue.count_unfinished([kinds.DOCUMENT]):
-        work.run(queue.claim(8, kinds=[kinds.DOCUMENT], worker="test"), SupervisorChannel(child_end, queue))
+        work.run(queue.claim(8, kinds=[kinds.DOCUMENT], worker="test"), channel)
     SyncRuns(engine.database.worker).finish_completed()
 
 
