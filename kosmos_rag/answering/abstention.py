@@ -41,9 +41,7 @@ def explain_low_score(question: str, best: Evidence, confidence: float, threshol
     """Return in one sentence why the best unit does not answer the question.
 
     Args:
-        question: The question that was searched.
         best: The unit with the highest score.
-        confidence: The probability that it answers the question.
         threshold: Confidence below which an answer is refused.
     """
     language = find_language([best.passage.text])

@@ -33,8 +33,6 @@ def select(evidence: Sequence[Evidence], limit: int, *, prefer_current: bool = T
     list comes whole, and an item or code with the sentence that introduces it.
 
     Args:
-        evidence: The scored units.
-        limit: Maximum number of units.
         prefer_current: Leave out units of documents that are out of date, where one of a current document is as good.
     """
     candidates = _drop_other_code(evidence)

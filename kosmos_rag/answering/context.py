@@ -35,7 +35,6 @@ def assemble(
     do not fit are counted in `omitted`. Tokens are counted on the rendered text, headers included.
 
     Args:
-        tokenizer: Counts tokens.
         settings: Format of citations, budget, and the threshold of near-duplicates.
         read_spans: Reads texts of documents.
         max_tokens: The budget in tokens; None is `settings.max_tokens`.
@@ -82,7 +81,6 @@ def number_passage(
     """Return the passage of a selection, with its citation and its tokens.
 
     Args:
-        selection: The hits and their text.
         number: The number of the passage in its context or conversation.
         tokenizer: Counts the tokens of the passage as it is rendered.
         settings: Format of citations.

@@ -39,7 +39,6 @@ def contextualize(model: LanguageModel, prompt: Prompt, question: str, history: 
 
     Args:
         prompt: The template of the rewriting prompt.
-        question: The follow-up question.
         history: Earlier turns, oldest first; each is truncated.
     """
     turns = [Turn(question=turn.question[:_MAX_TURN_CHARS], answer=turn.answer[:_MAX_TURN_CHARS]) for turn in history]

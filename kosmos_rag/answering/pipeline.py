@@ -158,7 +158,6 @@ class Answerer:
 
         Args:
             question: The user's question. The context's question differs where a conversation was rewritten.
-            context: The evidence.
             warnings: Warnings of earlier stages; the answer repeats them.
             conversation: What the prompt repeats; the context has its passages.
 

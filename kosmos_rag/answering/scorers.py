@@ -100,10 +100,7 @@ class EmbeddingScorer:
 
         It is 0 for texts that are not among those with most words of a question. Each text is embedded once.
 
-        Args:
-            questions: The questions, or the parts of one.
-            texts: Units after the titles of their sections.
-            shares: For each question the share of its words in each text.
+        Args: see `EvidenceScorer.compare`.
         """
         compared = np.unique(np.concatenate([_choose_compared(row) for row in shares]))
         vectors = self._embed([texts[at] for at in compared])
@@ -127,13 +124,7 @@ class EmbeddingScorer:
         return np.stack([rows[text] for text in texts])
 
     def build_parts(self, similarity: float, words: float, index: int) -> dict[str, float]:
-        """Return `meaning`, `words` and `rank`.
-
-        Args:
-            similarity: The cosine similarity to the question.
-            words: Share of the question's words, 0 to 1.
-            index: Number of the passage, from 1.
-        """
+        """Return `meaning`, `words` and `rank`. Args: see `EvidenceScorer.build_parts`."""
         return {"meaning": max(0.0, similarity), "words": words, "rank": RANK_LOSS * (1 - index)}
 
     def confidence(self, score: float) -> float:
@@ -167,10 +158,7 @@ class RerankingScorer:
         It is 0 for texts that are not among those with most words of the question; of equal shares the first passages
         count. Texts of similar length share a call, so that little is padded.
 
-        Args:
-            questions: The questions, or the parts of one.
-            texts: Units after the titles of their sections.
-            shares: For each question the share of its words in each text.
+        Args: see `EvidenceScorer.compare`.
         """
         # A call past its deadline continues in its thread: no batch follows the running one.
         stopped = threading.Event()
@@ -201,10 +189,7 @@ class RerankingScorer:
     def build_parts(self, similarity: float, words: float, index: int) -> dict[str, float]:  # noqa: ARG002
         """Return `relevance` alone: the model has read the words, and has ordered the passages.
 
-        Args:
-            similarity: The relevance.
-            words: Not used.
-            index: Not used.
+        Args: see `EvidenceScorer.build_parts`.
         """
         return {"relevance": similarity}
 

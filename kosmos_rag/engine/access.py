@@ -43,7 +43,6 @@ class TenantAccess:
         """Prepare the reviews.
 
         Args:
-            sessions: Transactions of the tenant.
             api_keys: Whose principals are named.
             settings_of: Returns the settings of a collection.
         """
@@ -75,7 +74,6 @@ class TenantAccess:
         Args:
             principals: What the reader holds, without `everyone`.
             after: Position that the previous call returned; None for the first page.
-            limit: Documents of a page.
 
         Raises RequestError for malformed principals.
         """

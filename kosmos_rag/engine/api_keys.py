@@ -131,7 +131,6 @@ class ApiKeys:
         Raises ConfigError, DatabaseError.
 
         Args:
-            key_id: id of the key to replace.
             overlap: how long the old key stays valid.
         """
         now = datetime.now(UTC)

@@ -103,7 +103,6 @@ class TenantAudit:
             subject: Restricts to one reader.
             outcomes: Restricts to these outcomes.
             before: Last id of the previous page.
-            limit: Maximum number of records.
 
         Raises:
             RequestError: A parameter is invalid.
@@ -152,7 +151,6 @@ class TenantAudit:
             document: Source or id of the document.
             since: Earliest time.
             until: Latest time, excluded.
-            limit: Maximum number of entries.
 
         Raises:
             RequestError: A parameter is invalid.
@@ -183,7 +181,6 @@ class TenantAudit:
         Args:
             since: Earliest time.
             until: Latest time, excluded.
-            limit: Maximum number of questions.
 
         Raises:
             RequestError: A parameter is invalid.
@@ -210,7 +207,6 @@ class TenantAudit:
 
         Args:
             after: The last position of the previous page.
-            limit: Maximum number of records.
 
         Raises ConfigError where `database.worker_url` is not set, DatabaseError.
         """

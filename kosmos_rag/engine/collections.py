@@ -210,7 +210,6 @@ class PipelineCache:
 
         Args:
             role: Whose connections read it.
-            tenant: Owner of the collection.
             collection: None for the settings of the process.
 
         Raises ConfigError if the stored preset does not fit the settings of the process, DatabaseError.

@@ -52,7 +52,6 @@ class TenantEvents:
 
         Args:
             after: position that the previous call returned; None for the oldest event.
-            limit: Maximum number of events.
 
         Raises:
             RequestError: The tenant records no events, or those after the position are deleted.

@@ -334,7 +334,6 @@ class TenantJobs:
             states: Only jobs in these states; None for all.
             kinds: Only jobs of these kinds; None for all.
             before: The last id of the previous page.
-            limit: Jobs of a page.
         """
         return self._queue.jobs(
             self._owner, ids=ids, states=states, kinds=kinds, collection=collection, before=before, limit=limit

@@ -148,7 +148,6 @@ class QueryHandler:
         Args:
             pool: Connections of readers.
             background_pool: Connections of background work.
-            settings: Of the process.
             pipelines: Pipelines by preset.
             hooks: What a wing adds.
             background: Runs what nobody waits for.
@@ -510,7 +509,6 @@ def audit_policy(settings: Settings, presets: Iterable[Mapping[str, Any]]) -> Au
     A hit may come from any collection. A preset may enable the log and keep texts out of it, and undo neither.
 
     Args:
-        settings: Of the process.
         presets: `rag.audit` of the presets, `Routing.audit`.
     """
     process = settings.rag.audit

@@ -161,7 +161,6 @@ class ExperimentRouter(Protocol):
 
         Args:
             assignment: The part of the query in the experiment.
-            result: What was delivered.
         """
         ...
 

@@ -114,7 +114,6 @@ class VectorIndexMaintenance:
 
         Args:
             space: The space; the indexes of other spaces stay as they are.
-            progress: Called with one line for each step.
             reason: Why to rebuild whether due or not, for the log.
         """
         with maintenance_transaction(self._database, tenant) as connection:
@@ -140,13 +139,7 @@ class VectorIndexMaintenance:
         self._drop(obsolete, tenant, due)
 
     def tune(self, tenant: TenantRef, space: Space, progress: Progress) -> None:
-        """Tune the search setting of a space's index to the recall target.
-
-        Args:
-            tenant: Owner of the space.
-            space: The embedding space.
-            progress: Receives one line for each step.
-        """
+        """Tune the search setting of a space's index to the recall target."""
         build_input, index = self._prepare_build(tenant, space), self.ready_index(tenant, space)
         if build_input is None or index is None:
             return
@@ -175,7 +168,6 @@ class VectorIndexMaintenance:
             space: Its live space.
             queries: Vectors of the queries that recall was measured with.
             reason: The measurement, for the log.
-            progress: Called with one line for each step.
         """
         index = self.ready_index(tenant, space)
         if index is None:

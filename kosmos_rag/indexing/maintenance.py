@@ -131,7 +131,6 @@ class IndexMaintenance:
         Args:
             queries: Query vectors, each of shape (dimensions,).
             reason: The measurement, for the log.
-            progress: Called with one line for each step.
         """
         with maintenance_lock(self._database, tenant):
             space = self._live_space(tenant)
@@ -141,11 +140,6 @@ class IndexMaintenance:
         """Build or tune the vector index of a non-live space.
 
         Returns the index, None if the space is to be scanned. Raises what `build` raises.
-
-        Args:
-            tenant: Owner of the space.
-            space: The embedding space.
-            progress: Receives one line for each step.
         """
         with maintenance_lock(self._database, tenant):
             self._vectors.clean_up(tenant, progress)
@@ -159,11 +153,6 @@ class IndexMaintenance:
         """Drop the vector indexes of a space that is not live.
 
         Raises IndexLocked, ConfigError, DatabaseError.
-
-        Args:
-            tenant: Owner of the space.
-            space: The embedding space.
-            progress: Receives one line for each step.
         """
         with maintenance_lock(self._database, tenant):
             self._vectors.clean_up(tenant, progress)

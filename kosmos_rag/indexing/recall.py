@@ -112,7 +112,6 @@ def index_search(
     Args:
         connection: A connection in a transaction of the tenant.
         scope: Binds `tenant_id`, `space_id` and `index_id`.
-        dimensions: Dimensions of the space.
         oversampling: Candidates for each hit of an index over bits; None for an index over half-precision vectors.
     """
     template = sql.SQL(statement("dense_by_bits") if oversampling else statement("dense_by_index"))
@@ -134,7 +133,6 @@ def measure_recall(
 
     Args:
         setting: Its search setting, for the result.
-        queries: Query vectors.
         truth: Ids of the nearest chunks of each query, by an exact scan.
     """
     results, p50_ms = time_queries(search, queries)
@@ -182,7 +180,6 @@ def smallest_sufficient_setting(target: float, settings: list[int], measure: Cal
     Else that of the largest setting.
 
     Args:
-        target: The recall target.
         settings: Search settings, ascending; recall rises with them, so that a bisection finds the smallest.
     """
     low, high = 0, len(settings) - 1

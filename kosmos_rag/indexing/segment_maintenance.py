@@ -55,8 +55,6 @@ class SegmentMaintenance:
         Raises IndexLocked.
 
         Args:
-            tenant: Owner of the collections.
-            progress: Receives one line for each step.
             everything: Merge all segments of a collection into one.
         """
         for collection in self._count_unsegmented(tenant):

@@ -206,7 +206,6 @@ class LimitKeeper:
 
         Args:
             subject: The reader; None where it is not known.
-            amount: How much.
             cost: What it costs; None without a price.
         """
         amounts = _name_amounts(quantity, amount, cost)

@@ -54,9 +54,7 @@ def compute_cost(
 
     Args:
         prices: In the currency of the settings, by name of the model.
-        quantity: What was used.
         model: Name of the model; None without one.
-        amount: How much was used.
     """
     price = None if model is None else prices.get(model)
     if price is None or quantity not in _PER_PRICE:

@@ -28,7 +28,6 @@ def write_csv(report: UsageReport, by: Collection[str], *, every: str | None) ->
     Names of readers that a spreadsheet would read as formulas get an apostrophe.
 
     Args:
-        report: What is written.
         by: Dimensions of its rows.
         every: Interval of its rows; None for the whole time.
     """

@@ -101,11 +101,7 @@ class OnnxModel:
     ) -> tuple[NDArray[np.float32], int]:
         """Embed texts; shape (len(texts), dimensions), and the tokens that the model has read.
 
-        Args:
-            texts: Texts to embed.
-            batch_size: Most texts in one batch; texts of similar length share a batch.
-            dimensions: Length to which vectors are cut off; None for the model's own.
-            normalize: Whether vectors are scaled to length one.
+        Args: see `EncoderModel.encode`.
         """
 
         def pool(hidden: NDArray[np.float32], mask: NDArray[np.int64]) -> NDArray[np.float32]:

@@ -104,7 +104,6 @@ async def start(
     """Start an answer.
 
     Args:
-        model: Name of the language model.
         messages: Earlier turns, and the question last.
         tools: The vector stores; without any, the default collection of the key, or all.
 

@@ -56,8 +56,6 @@ def openai_error(problem: Problem, detail: str, extensions: dict[str, Any]) -> d
     """Return the body of an error in OpenAI's shape.
 
     Args:
-        problem: The kind of problem.
-        detail: Message for people.
         extensions: Further members of the problem; the first of `errors` names the parameter.
     """
     faults = extensions.get("errors") or [{}]

@@ -72,8 +72,6 @@ class TenantFiles:
         """List files. Raises DatabaseError.
 
         Args:
-            ids: Only these.
-            purpose: Only those of this purpose.
             page: Order and position.
         """
         with self._tenant.sessions.read(self.principals) as connection:

@@ -70,8 +70,6 @@ def list_files(
 
     Args:
         connection: A transaction of the app role.
-        ids: Only these files.
-        purpose: Only files of this purpose.
         page: Order and position.
     """
     values = {"tenant_id": tenant_id, "ids": None if ids is None else list(ids), "purpose": purpose, **page.values}
@@ -91,7 +89,6 @@ def list_vector_stores(
 
     Args:
         connection: A transaction of the app role.
-        ids: Only these collections.
         page: Order and position.
     """
     values = {"tenant_id": tenant_id, "ids": None if ids is None else list(ids), **page.values}
@@ -117,7 +114,6 @@ def list_pending_attachments(
     Args:
         connection: A transaction of the app role.
         unfinished: Ids of unfinished jobs.
-        ids: Only these files.
     """
     values = {
         "tenant_id": tenant_id,
@@ -143,8 +139,6 @@ def list_vector_store_files(
     Args:
         connection: A transaction of the app role.
         pending: Attached files by the state of their jobs.
-        ids: Only these files.
-        status: Only files in this state.
         page: Order and position.
     """
     values = {

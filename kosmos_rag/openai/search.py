@@ -127,7 +127,6 @@ def merge_hits(
 
     Args:
         results: Hits of each query.
-        limit: Hits to return.
         threshold: Score below which a hit is dropped.
     """
     best: dict[Any, tuple[Passage, float]] = {}

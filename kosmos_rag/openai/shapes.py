@@ -203,7 +203,6 @@ def build_list(shape: Callable[[R], Any], records: Sequence[R], *, has_more: boo
 
     Args:
         shape: Converts a record.
-        records: The page.
         has_more: Whether there is another page in this direction.
     """
     data = [shape(record) for record in records]

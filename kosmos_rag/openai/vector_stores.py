@@ -81,7 +81,6 @@ class TenantVectorStores:
         """List the vector stores. Raises DatabaseError.
 
         Args:
-            ids: Only these collections.
             page: Order and position.
         """
         with self._tenant.sessions.read(self._files.principals) as connection:
@@ -166,8 +165,6 @@ class TenantVectorStores:
         """List the files of a vector store. Raises NotFound, DatabaseError.
 
         Args:
-            ids: Only these.
-            status: Only those in this state.
             page: Order and position.
         """
         self.require(collection)

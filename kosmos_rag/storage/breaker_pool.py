@@ -41,7 +41,6 @@ class BreakerPool(ConnectionPool):
         """Create the pool, without a connection.
 
         Args:
-            conninfo: Of the server.
             role: That the connections log in as.
             settings: Limits of the connections.
             name: Of the server in messages: node db2:5432 of the cluster.

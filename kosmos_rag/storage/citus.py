@@ -125,7 +125,6 @@ def preview(admin_conninfo: str, shards: int | None = None) -> list[str]:
     """Return the statements that `distribute` would run; needs no Citus.
 
     Args:
-        admin_conninfo: connection string of an administrator.
         shards: see `plan`.
 
     Raises what `plan` raises.

@@ -23,7 +23,6 @@ class EventBuffer:
         """Add events of one type.
 
         Args:
-            collection: collection of the documents.
             entries: the data of each event.
         """
         self._events += [(collection, str(kind), json.dumps(entry, default=str)) for entry in entries]

@@ -196,7 +196,6 @@ def update_statistics(
     Args:
         connection: connection of the worker role, with the tenant set.
         scope: `tenant_id` and `collection`.
-        statistics: the statistics that the lock returned.
         added: counts of the added chunks.
         removed: counts of the removed versions.
         changed: versions whose documents change in something that is not counted.
@@ -302,7 +301,6 @@ def move_counts(
     Args:
         connection: connection of the worker role, with the tenant set.
         scope: `tenant_id` and `collection`.
-        statistics: the statistics that the lock returned.
         counts: what `count_moves` returned.
         version_ids: the versions whose chunks move.
     """

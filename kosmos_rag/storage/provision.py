@@ -62,7 +62,6 @@ def provision(admin_conninfo: str, *, app_url: str | None = None, worker_url: st
     """Create missing roles, extension and schema; existing ones are unchanged.
 
     Args:
-        admin_conninfo: connection string of the administrator.
         app_url: URL of the app role; a new role gets its password.
         worker_url: URL of the worker role; a new role gets its password.
 

@@ -99,7 +99,6 @@ def load_vectors(
 
     Args:
         connection: connection with the tenant set.
-        space_id: embedding space of the vectors.
         hashes: `text_hash` of each text.
     """
     values = {"tenant_id": tenant_id, "space_id": space_id, "hashes": array(connection, "uuid", list(hashes))}
@@ -126,9 +125,6 @@ def publish(
     Args:
         connection: connection of the worker role, with the tenant set.
         documents: the batch, at least one document.
-        collection: collection that the documents belong to.
-        now: time of the publication.
-        events: gets an event of each document.
 
     Raises:
         EmbeddingSpaceChanged: the documents have no vectors of the live space, or the tenant was erased meanwhile.
@@ -303,8 +299,6 @@ def remove_documents(
     Args:
         connection: connection of the worker role, with the tenant set.
         document_ids: documents to remove; missing ones are ignored.
-        collection: collection that the documents belong to.
-        events: gets an event of each removed document.
     """
     scope = {"tenant_id": tenant_id, "collection": collection, "document_ids": list(document_ids)}
     statistics = lexical_statistics.lock_collection(connection, scope)

@@ -99,11 +99,9 @@ class ReadableDocuments:
         """List documents that the principals may read.
 
         Args:
-            ids: only these documents.
             condition: a compiled filter, whose values the statement binds.
             sort: the order; equal numbers are sorted by source and collection.
             after: position of the last document of the previous page.
-            limit: maximum number of documents.
         """
         if sort not in _SORTS:
             raise RequestError(f"sort is {str(sort)[:60]!r}; choose from {', '.join(_SORTS)}")

@@ -30,7 +30,6 @@ def distribute_tables(settings: DatabaseSettings, *, shards: int | None = None, 
     Distributed tables stay distributed.
 
     Args:
-        settings: addresses of the database.
         shards: shards of each table, the largest number of nodes; None for that of Citus, 32.
         dry_run: run no statement.
 

@@ -72,7 +72,6 @@ def ensure_tenant(
     Args:
         connection: within a transaction of the tenant.
         space: becomes the live space of a tenant without one; None where the tenant is known to have one.
-        now: time of creation.
     """
     create_tenant(connection, owner, now=now)
     values = {"tenant_id": owner.id, "collection": collection}
@@ -112,7 +111,6 @@ class SpaceStore:
 
         Args:
             space: Its probe vector identifies the model.
-            now: Time of creation.
         """
         values = {
             "tenant_id": self._tenant_id,

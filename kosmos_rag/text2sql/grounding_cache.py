@@ -24,7 +24,8 @@ _CACHE_SIZE = 64
 class GroundingCache:
     """LRU cache of `SchemaGrounding` per caller and collection.
 
-    Building one reads all schemas.
+    Building one reads all schemas. Each method takes the tenant, opened with the caller's principals, and the caller,
+    who is part of the cache's key.
     """
 
     def __init__(self) -> None:
@@ -34,13 +35,7 @@ class GroundingCache:
     def search(self, tenant: Tenant, identity: Identity, query: GroundingRequest) -> GroundingResult:
         """Ground a question in the schemas that the caller may read.
 
-        Args:
-            tenant: the tenant, opened with the caller's principals.
-            identity: the caller; part of the cache key.
-            query: the question and its limits.
-
-        Raises:
-            KosmosError: as `SchemaGrounding.ask`.
+        Raises KosmosError, as `SchemaGrounding.ask`.
         """
         return self._get_grounding(tenant, identity, query.collection).ask(
             query.question, query.k, database=query.database, tables=query.tables, max_tokens=query.max_tokens
@@ -49,13 +44,7 @@ class GroundingCache:
     def query(self, tenant: Tenant, identity: Identity, query: DatabaseQuery) -> QueryResult:
         """Run a query on a database whose schema the caller may read.
 
-        Args:
-            tenant: the tenant, opened with the caller's principals.
-            identity: the caller; part of the cache key.
-            query: the query with its parameters.
-
-        Raises:
-            KosmosError: as `QueryRunner.run`.
+        Raises KosmosError, as `QueryRunner.run`.
         """
         runner = QueryRunner(tenant, query.collection)
         runner.require(query.database)
@@ -65,12 +54,7 @@ class GroundingCache:
     def answer(self, tenant: Tenant, identity: Identity, question: DatabaseQuestion) -> SqlAnswer:
         """Answer a question with rows.
 
-        Args:
-            tenant: the tenant, opened with the caller's principals.
-            identity: the caller; part of the cache key.
-
-        Raises:
-            KosmosError: as `answer_question`.
+        Raises KosmosError, as `answer_question`.
         """
         grounding = self._get_grounding(tenant, identity, question.collection)
         runner = QueryRunner(tenant, question.collection)
@@ -79,13 +63,7 @@ class GroundingCache:
     def add_example(self, tenant: Tenant, identity: Identity, example: ExampleRequest) -> QueryExample:
         """Store an accepted query.
 
-        Args:
-            tenant: the tenant, opened with the caller's principals.
-            identity: the caller; part of the cache key.
-            example: the question and its query.
-
-        Raises:
-            KosmosError: as `SchemaGrounding.add_example`.
+        Raises KosmosError, as `SchemaGrounding.add_example`.
         """
         return self._get_grounding(tenant, identity, example.collection).add_example(
             example.question, example.sql, database=example.database, acl=tuple(example.readers)
@@ -94,13 +72,7 @@ class GroundingCache:
     def examples(self, tenant: Tenant, identity: Identity, collection: str) -> QueryExamples:
         """List the accepted queries that the caller may read.
 
-        Args:
-            tenant: the tenant, opened with the caller's principals.
-            identity: the caller; part of the cache key.
-            collection: the collection of the schemas.
-
-        Raises:
-            DatabaseError: the database is unavailable.
+        Raises DatabaseError.
         """
         return QueryExamples(examples=tuple(self._get_grounding(tenant, identity, collection).examples()))
 

@@ -32,7 +32,6 @@ def enqueue_sync(
     Args:
         jobs: Jobs of the tenant and the collection.
         source: Where the schema is read from.
-        acl: Principals that may read the schema.
         every: Interval between two runs; None for a single one.
 
     Raises:

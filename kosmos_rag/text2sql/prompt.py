@@ -67,8 +67,6 @@ def prompt_block(selection: Selection, *, max_tokens: int, count: Callable[[str]
     and with the remaining budget the next likely columns, then all. A line that does not fit is left out.
 
     Args:
-        selection: The parts of the schema.
-        max_tokens: Token budget.
         count: Counts the tokens of a text.
     """
     included: dict[tuple[str, str], _Line] = {}

@@ -427,7 +427,6 @@ def run_worker(
 
     Args:
         kinds: kinds of jobs of the kernel to run.
-        wings: what wings add.
         until_idle: return when the queue is empty.
         on_progress: called with the supervisor about once a second.
 

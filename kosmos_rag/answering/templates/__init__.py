@@ -64,7 +64,6 @@ class Prompt:
         The templates also get `fence`, which occurs in none of the fenced texts.
 
         Args:
-            values: Variables of the template.
             fenced: Texts that the fence must not occur in.
             earlier: Variables of each earlier turn for the block `user`, and its answer.
             seed: What the fence follows from with the secret, equal for the prompts of a conversation; None for a

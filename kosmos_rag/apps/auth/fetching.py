@@ -15,7 +15,6 @@ async def fetch(method: str, url: str, *, timeout_s: float, **options: Any) -> t
     """Return status and body of an answer. Raises FetchFailed.
 
     Args:
-        method: of the request.
         url: of the request; redirects are not followed.
         timeout_s: seconds until the answer must be complete.
         options: further arguments of `httpx.AsyncClient` (verify) and of the request (data, headers).

@@ -88,7 +88,6 @@ class Authenticator:
         Raises ConfigError, also for development on a public host.
 
         Args:
-            settings: of the process.
             keys: verifies API keys.
             audience: required audience of tokens; None for `service.tokens.audience`.
         """

@@ -177,18 +177,7 @@ def stream_answer(
     syntax: QuerySyntax = "auto",
     read_your_writes: bool = False,
 ) -> Request:
-    """Stream an answer: `AnswerSources`, then `AnswerPiece`s, `AnswerDone` last.
-
-    Args:
-        question: see `answer`.
-        k: see `answer`.
-        filter: see `answer`.
-        max_tokens: see `answer`.
-        history: see `answer`.
-        collection: see `answer`.
-        syntax: see `answer`.
-        read_your_writes: see `answer`.
-    """
+    """Stream an answer: `AnswerSources`, then `AnswerPiece`s, `AnswerDone` last. Args: see `answer`."""
     call = answer(
         question,
         k,

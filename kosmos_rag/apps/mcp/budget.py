@@ -26,7 +26,6 @@ def fit(result: dict[str, Any], max_tokens: int, count: Callable[[str], int], sh
 
     Args:
         result: The result; its `truncated` may already be true.
-        max_tokens: The budget.
         count: Counts the tokens of a text.
         shorten: Returns the shorter forms.
     """

@@ -43,7 +43,6 @@ def record_retrieval(span: Span, collection: str | None, model: str, result: Sea
 
     Args:
         collection: the data source; None for all collections.
-        model: name of the embedding model.
         result: the hits and the question.
     """
     attributes: Attributes = {
@@ -121,8 +120,6 @@ def chat_attributes(model: str, provider: str, address: str, port: int, max_toke
     Args:
         provider: `gen_ai.provider.name`.
         address: host of the server.
-        port: port of the server.
-        max_tokens: maximum length of the answer.
     """
     parameters = {"temperature": 0.0, "max_tokens": max_tokens}
     return {

@@ -63,9 +63,7 @@ class Telemetry:
         """Trace the block as a span, and record its duration by `stage`.
 
         Args:
-            metric: the histogram.
             stage: name of the stage; the span is `kosmos.STAGE`.
-            attributes: attributes of the span.
         """
         started = time.perf_counter()
         try:

@@ -58,8 +58,6 @@ def record(quantity: Quantity, amount: float, model: str | None = None) -> None:
     """Charge an amount to the current account, if there is one.
 
     Args:
-        quantity: What was used.
-        amount: How much.
         model: Name of the model that took part; None without one.
     """
     account = _account.get()

@@ -39,7 +39,6 @@ def is_word(word: str, language: str) -> bool:
     """Return whether the dictionary of a language has a form, in lower case or capitalised.
 
     Args:
-        word: The form.
         language: Text search configuration; one without a dictionary has no words.
     """
     code = LANGUAGE_CODES.get(language)
@@ -50,7 +49,6 @@ def is_listed(word: str, code: str) -> bool:
     """Return whether a dictionary has a form, in this case of letters.
 
     Args:
-        word: The form.
         code: Code of the language in simplemma. Its dictionary is loaded by the first call, in up to 1.3 seconds.
     """
     with _loading:

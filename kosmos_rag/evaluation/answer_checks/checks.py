@@ -69,7 +69,6 @@ def check_answers(
     for the next round where the check fails for a reason that may pass.
 
     Args:
-        engine: The engine of the tenant.
         tenant: All collections, or one.
         limit: Number of answers, the oldest first.
         progress: Called before each answer.

@@ -121,7 +121,6 @@ class EvaluationRunner:
         """Evaluate a configuration, and store the evaluation if `store` is set.
 
         Args:
-            changes: changed settings.
             questions: the questions; None for the whole set.
         """
         from kosmos_rag.core.types import EVALUATOR

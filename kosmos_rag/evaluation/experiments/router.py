@@ -82,9 +82,7 @@ class StoredExperimentRouter:
 
         In shadow mode run the treatment first. For background threads.
 
-        Args:
-            assignment: The part of the query in the experiment.
-            result: What was delivered.
+        Args: see `ExperimentRouter.record`.
         """
         routed, treatment = assignment.routed, assignment.treatment
         if routed.experiment.mode is ExperimentMode.SERVE or assignment.error is not None:

@@ -101,7 +101,6 @@ def check_unanswered(
     only for questions that it has declined. The audit log has these questions under the subject of evaluations.
 
     Args:
-        engine: The engine of the tenant.
         tenant: All collections, or one.
         limit: Number of questions, those first whose check is the longest ago.
         progress: Called before each question.

@@ -103,7 +103,6 @@ def judge_answers(measures: Mapping[str, float], questions: int, alerts: Mapping
 
     Args:
         measures: Mean of each measure.
-        questions: Number of questions.
         alerts: `evaluation.alerts`: lower bound of each measure.
     """
     figures = {"questions": questions, "recall_at_10": measures.get(_RECALL), "mrr": measures.get(_MRR)}

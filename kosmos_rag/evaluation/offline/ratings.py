@@ -27,7 +27,6 @@ def read_rated_questions(tenant: Tenant, *, limit: int) -> list[RatedQuestion]:
 
     Args:
         tenant: The tenant, or the collection that was asked.
-        limit: Maximum number of questions.
 
     Raises ConfigError, DatabaseError.
     """

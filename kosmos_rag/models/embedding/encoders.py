@@ -29,7 +29,6 @@ class EncoderModel(Protocol):
         """Embed texts; shape (len(texts), dimensions), and the tokens that the model has read.
 
         Args:
-            texts: Texts to embed.
             batch_size: Most texts in one batch.
             dimensions: Length to which vectors are cut off; None for the model's own.
             normalize: Whether vectors are scaled to length one.
@@ -58,14 +57,7 @@ class TorchModel:
     def encode(
         self, texts: list[str], *, batch_size: int, dimensions: int | None, normalize: bool
     ) -> tuple[Vectors, int]:
-        """Embed texts, as `EncoderModel` describes it.
-
-        Args:
-            texts: Texts to embed.
-            batch_size: Most texts in one batch.
-            dimensions: Length to which vectors are cut off; None for the model's own.
-            normalize: Whether vectors are scaled to length one.
-        """
+        """Embed texts, as `EncoderModel` describes it. Args: see `EncoderModel.encode`."""
         import torch
 
         special = int(self._model.max_seq_length) - self.max_tokens
@@ -130,11 +122,7 @@ class GpuModel(TorchModel):
     ) -> tuple[Vectors, int]:
         """Embed texts, as `EncoderModel` describes it.
 
-        Args:
-            texts: Texts to embed.
-            batch_size: Not used: the tokens of a batch are its limit.
-            dimensions: Length to which vectors are cut off; None for the model's own.
-            normalize: Whether vectors are scaled to length one.
+        The tokens of a batch are its limit, and not `batch_size`. Args: see `EncoderModel.encode`.
         """
         import torch
 

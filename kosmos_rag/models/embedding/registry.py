@@ -155,7 +155,6 @@ def create_embedder(settings: EmbeddingSettings, models: ModelsSettings, section
     """Create the configured model: behind a server, or loaded here.
 
     Args:
-        settings: the model.
         models: where models on this machine run.
         section: the section of the configuration that names it.
 
@@ -171,7 +170,6 @@ def create_registry(settings: Settings, embedder: Embedder, next_embedder: Embed
     """Create the registry of `rag.embedding` and `rag.next_embedding`.
 
     Args:
-        settings: configuration of the models.
         embedder: the model of `rag.embedding`.
         next_embedder: the model of `rag.next_embedding`, the target of a migration; None without one.
     """

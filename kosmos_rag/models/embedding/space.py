@@ -26,7 +26,6 @@ def space_id(
     The same model gives the same id.
 
     Args:
-        tenant_id: The tenant's id.
         normalized: Whether its vectors are scaled to length one.
         prefixes: What it puts before texts.
     """
@@ -42,7 +41,6 @@ def describe_space(
     Embeds the probe sentence.
 
     Args:
-        tenant_id: The tenant's id.
         normalized: Whether its vectors are scaled to length one.
         prefixes: What it puts before texts.
     """

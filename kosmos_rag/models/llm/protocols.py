@@ -55,9 +55,7 @@ class ChatProtocol(Protocol):
         """Build the body of a streaming request at temperature 0.
 
         Args:
-            messages: the conversation.
             settings: model name and context length.
-            max_tokens: maximum length of the answer.
         """
         ...
 

@@ -32,7 +32,6 @@ def parse_archive(
 
     Args:
         document: ZIP, 7-Zip, tar, or a file that gzip, bzip2 or xz compresses.
-        limits: limits of the result.
         parse_part: parses a file of the archive.
 
     Raises:

@@ -57,7 +57,6 @@ def decompress(data: bytes, name: str) -> bytes:
     """Return what gzip, bzip2 or xz has compressed.
 
     Args:
-        data: a compressed file.
         name: what the file is, for messages.
 
     Raises:

@@ -71,7 +71,6 @@ def parse_eml(data: bytes, limits: OutputLimits, parse_part: ParsePart) -> Parse
     own; one that cannot be read is a note.
 
     Args:
-        limits: limits of the result.
         parse_part: parses an attachment.
 
     Raises:
@@ -87,8 +86,6 @@ def parse_msg(data: bytes, limits: OutputLimits, parse_part: ParsePart) -> Parse
     """Parse an Outlook message as a mail.
 
     Args:
-        data: the message.
-        limits: limits of the result.
         parse_part: parses an attachment.
 
     Raises:
@@ -108,8 +105,6 @@ def parse_mbox(data: bytes, limits: OutputLimits, parse_part: ParsePart) -> Pars
     Each mail is a section.
 
     Args:
-        data: the mailbox.
-        limits: limits of the result.
         parse_part: parses an attachment.
 
     Raises:
@@ -139,8 +134,6 @@ def parse_mhtml(data: bytes, limits: OutputLimits, parse_part: ParsePart) -> Par
     """Parse the first HTML part of a saved page (MHTML, RFC 2557).
 
     Args:
-        data: the saved page.
-        limits: limits of the result.
         parse_part: parses an attachment, if there is no HTML part.
     """
     message = mime.read_message(data)

@@ -56,7 +56,6 @@ def parse_odf(data: bytes, limits: OutputLimits, *, media_type: str, hidden_cell
     A slide is a page, a sheet a section. Hidden slides, and by default hidden sheets, rows and columns, are left out.
 
     Args:
-        limits: limits of the result.
         media_type: text, sheet or presentation.
         hidden_cells: whether to read hidden sheets, rows and columns.
 

@@ -59,7 +59,6 @@ def parse_csv(
     its lines unchanged.
 
     Args:
-        limits: limits of the result.
         media_type: CSV or TSV.
         skipped_rows: rows before the ones that the data lack, and the number of these; None for a whole file.
 

@@ -33,7 +33,6 @@ def parse_xls(data: bytes, limits: OutputLimits, *, hidden_cells: bool = False) 
     Formulas are the values that Excel stored last. Hidden sheets, rows and columns are left out by default.
 
     Args:
-        limits: limits of the result.
         hidden_cells: whether to read hidden sheets, rows and columns.
 
     Raises:

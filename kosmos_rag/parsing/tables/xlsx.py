@@ -35,7 +35,6 @@ def parse_xlsx(data: bytes, limits: OutputLimits, *, hidden_cells: bool = False)
     Formulas are the values that Excel stored last. A formula that was never calculated is its own text.
 
     Args:
-        limits: limits of the result.
         hidden_cells: whether to read hidden sheets, rows and columns.
 
     Raises:

@@ -71,7 +71,6 @@ def parse_calendar(data: bytes, limits: OutputLimits, *, media_type: str) -> Par
 
     Args:
         data: iCalendar or vCard.
-        limits: limits of the result.
         media_type: which of the two it is.
 
     Raises:

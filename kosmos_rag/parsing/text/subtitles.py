@@ -27,7 +27,6 @@ def parse_subtitles(data: bytes, limits: OutputLimits, *, media_type: str) -> Pa
     Each minute has a heading with its time. A file without cues keeps its lines unchanged.
 
     Args:
-        limits: limits of the result.
         media_type: SubRip or WebVTT.
 
     Raises:

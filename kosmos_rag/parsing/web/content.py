@@ -127,7 +127,6 @@ def find_boilerplate(tree: "LexborHTMLParser", hidden: Collection[int]) -> set[i
     """Return the nodes of a page that are not its content.
 
     Args:
-        tree: the page.
         hidden: nodes that are not shown.
     """
     if tree.body is None:

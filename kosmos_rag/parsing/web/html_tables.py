@@ -77,7 +77,6 @@ class TableReader:
         """Read a table of data; return None for another.
 
         Args:
-            table: the element.
             read_text: reads a cell or the caption on one line.
             label: the caption of a table without one.
         """

@@ -167,7 +167,6 @@ def read_records(
         connection: connection of the worker role, with the tenant set.
         after: position before the first record.
         last: position of the last record.
-        limit: maximum number of records.
     """
     values = {"tenant_id": tenant_id, "after": after, "last": last, "limit": limit}
     with connection.cursor(row_factory=dict_row) as cursor:

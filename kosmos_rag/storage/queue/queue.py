@@ -92,7 +92,6 @@ class Queue:
         job is queued: no separate process is needed for that.
 
         Args:
-            limit: maximum number of jobs.
             worker: name of the worker, for operators.
         """
         values = {"limit": limit, "kinds": list(kinds), "worker": worker, "lease_s": self._lease_s}
@@ -133,8 +132,6 @@ class Queue:
         costs no attempt.
 
         Args:
-            job: the claimed job.
-            error: reason of the failure.
             source: source of the document, for the failures of the sync run.
             retry: run the job again later, as long as it has attempts left.
         """
@@ -204,12 +201,7 @@ class Queue:
         """List the jobs of a tenant, newest first.
 
         Args:
-            ids: only these jobs.
-            states: only jobs in these states.
-            kinds: only jobs of these kinds.
-            collection: only jobs of this collection.
             before: last id of the previous page.
-            limit: maximum number of jobs.
         """
         values = {
             "tenant_id": owner.id,

@@ -34,7 +34,6 @@ class SyncRunWriter:
         An interrupted run of the same source is closed as failed.
 
         Args:
-            collection: collection that the source is synced into.
             source: specification of the source.
         """
         run_id = uuid.uuid4()
@@ -64,7 +63,6 @@ class SyncRunWriter:
             removed: documents that the source no longer has.
             failures: documents that could not be listed; the first 100 are stored.
             state: new state of the run.
-            error: reason why the run failed.
         """
         values = {
             "tenant_id": self._owner.id,

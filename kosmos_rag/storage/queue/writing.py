@@ -49,7 +49,6 @@ class JobWriter:
         afterwards.
 
         Args:
-            collection: collection that the jobs work on.
             kind: one of `kinds.KERNEL`, or one that a wing adds.
             jobs: payload by key.
             priority: jobs with a higher priority are claimed first.
@@ -85,7 +84,6 @@ class JobWriter:
         """Add one periodic job of each missing kind.
 
         Args:
-            collection: collection that the jobs belong to.
             every: interval by kind.
         """
         values = {

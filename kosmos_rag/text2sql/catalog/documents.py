@@ -34,7 +34,6 @@ def schema_documents(
     `metadata.kind` is `schema_model`, `schema_column` or `query_recipe`; docs/schema.md lists the other keys.
 
     Args:
-        schema: The schema to describe.
         acl: Principals that may read the documents.
         language: Text search configuration of PostgreSQL; None detects it.
     """

@@ -27,7 +27,6 @@ def shortest_trees(graph: Graph, nodes: Sequence[str], *, exact_up_to: int, limi
         graph: Neighbours of each node.
         nodes: Nodes to connect; they must be in one connected component.
         exact_up_to: Largest number of nodes that is solved exactly.
-        limit: Maximum number of trees.
     """
     if len(nodes) == 1:
         return [frozenset()]

@@ -86,9 +86,7 @@ class ColumnRanker:
         Returns the columns, and how many of them the evidence supports.
 
         Args:
-            entities: Entities of the question.
             cosines: Cosine of each column's document.
-            limit: Maximum number of columns.
         """
         index, weights = self._index, self._weights
         entity, value = self._entity_matches(entities), self._value_matches(entities)

@@ -127,7 +127,6 @@ def evaluate(
 
     Args:
         questions: Questions with gold SQL; those without tables are skipped.
-        max_tokens: Token budget of the prompt.
 
     Raises:
         RequestError: No question has a table.
@@ -207,7 +206,6 @@ def contains_joins(plans: Iterable[JoinPlan], gold: GoldQuestion, further: Itera
 
     Args:
         plans: Join plans of the result.
-        gold: The question with its gold SQL.
         further: Joins in addition to the plans.
     """
     return {frozenset(pair) for pair in gold.joins} <= join_column_pairs(plans, further)

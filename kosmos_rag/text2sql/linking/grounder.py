@@ -127,10 +127,8 @@ class SchemaGrounding:
         DatabaseError.
 
         Args:
-            schema: The schema to write.
             recipes: Replaces the hand-written recipes; None keeps those that still fit the schema. Accepted queries
                 that fit are always kept.
-            acl: Principals that may read the documents.
         """
         existing = self._tenant.documents()
         unchanged = self._is_current(schema, existing, acl)
@@ -206,7 +204,6 @@ class SchemaGrounding:
 
         Args:
             sql: The accepted query.
-            acl: Principals that may read the example.
         """
         example = create_example(question, sql, self.schema(database))
         report = self._tenant.ingest(example_document(example, acl=acl))

@@ -29,7 +29,6 @@ def column_references(database: str, schema: DatabaseSchema, linked: Linked, k: 
     """Return references to the columns that the question supports, at most k.
 
     Args:
-        linked: The ranked tables and columns.
         k: Maximum number of columns.
     """
     return tuple(
@@ -70,7 +69,6 @@ def select_parts(
     Args:
         schema: The schema of the likeliest database.
         linker: The linker, for its join graph.
-        linked: The ranked tables and columns.
         refs: References to the best columns.
         question: The question, for filters.
         entities: Values, names, numbers and times of it, for filters.
@@ -122,7 +120,6 @@ def rank_columns(linked: Linked, plans: Iterable[JoinPlan], further: Iterable[Jo
     columns, those to the next table after them. Returns as many as the linked columns, at least one.
 
     Args:
-        linked: The ranked tables and columns.
         plans: Joins between the needed tables; the first path of each counts.
         further: Joins to the next table.
     """
@@ -208,8 +205,6 @@ def build_prompt(
 
     Args:
         selection: Parts of the likeliest database.
-        linked: The ranked tables and columns.
-        max_tokens: Token budget.
         count: Counts the tokens of a text.
     """
     tables_by_database: dict[str, list[str]] = {}

@@ -32,7 +32,6 @@ def check_exposure(
     """Refuse a query that may read columns outside of the schema.
 
     Args:
-        analysis: The analyzed query.
         schema: The schema that the reader may use.
         database_columns: Columns of the database, by full name of the table.
 

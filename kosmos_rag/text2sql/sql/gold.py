@@ -31,9 +31,6 @@ class GoldQuestion:
 def gold_question(question: str, sql: str, schema: DatabaseSchema) -> GoldQuestion:
     """Build a gold question from its SQL.
 
-    Args:
-        sql: Its query.
-
     Raises:
         QueryRefused: The SQL does not fit the schema.
     """

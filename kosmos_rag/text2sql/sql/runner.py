@@ -54,7 +54,6 @@ class QueryRunner:
         Args:
             schema: The schema as the reader may read it.
             sql: One SELECT; values as `:name`.
-            parameters: Values by name.
 
         Raises:
             NotFound: Queries on this database are not enabled.

@@ -65,7 +65,6 @@ def check_query(
     Args:
         sql: The query, with parameters as `:name`.
         schema: The tables and columns that it may use.
-        parameters: Values of the parameters.
         functions: Lower-case names allowed in addition to functions.txt. A function of the database may do anything
             that its owner may.
         max_rows: Row cap of the generated query; None is no cap.

@@ -132,9 +132,6 @@ def create_runner(settings: Settings, wings: WingJobs = NO_WINGS) -> EngineJobRu
     """Open an engine and load its model.
 
     A process needs the model before its first job. Raises ModelUnavailable.
-
-    Args:
-        wings: what wings add.
     """
     engine = Engine(settings)
     engine.ingest_pipeline.processor.warm_up()

@@ -24,7 +24,6 @@ def store_attempt(request: Request, response: Response, state: str, sealed: str)
 
     Args:
         request: the request, with the attempts of other tabs.
-        response: the response that sets the cookie.
         state: identifies the attempt.
         sealed: what `OpenIdClient.seal_attempt` returns.
     """
@@ -42,8 +41,6 @@ def clear_attempt(request: Request, response: Response, state: str) -> None:
     """Delete the attempt of a state.
 
     Args:
-        request: the request that the provider sent.
-        response: the response that deletes the cookie.
         state: identifies the attempt.
     """
     response.delete_cookie(_attempt_name(request, state), **_attributes(request))

@@ -60,7 +60,6 @@ def render_markdown(
     Args:
         links: links by marker, as the text writes it.
         spans: characters of the text to highlight.
-        highlight: how they look.
     """
     source = _insert_highlight_signs(text.translate(_RESERVED), spans, without=links)
     signs = "|".join(map(re.escape, [*links, _OPEN, _CLOSE]))

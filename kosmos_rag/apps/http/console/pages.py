@@ -91,9 +91,6 @@ def render_page(request: Request, template: str, *, status: int = 200, **values:
 
     Args:
         request: the request, for its identity and path.
-        template: file name of the template.
-        status: status of the response.
-        values: values of the template.
     """
     identity = current_identity(request)
     common = {

@@ -62,7 +62,6 @@ async def documents(
     Args:
         collection: only this collection.
         words: text that name or title contains; upper case is lower case.
-        sort: the order.
     """
     collection, words = caller.collection(collection or None), words.strip()
     name_filter = Filter(where={"$or": [{field: {"$icontains": words}} for field in ("source", "title")]})

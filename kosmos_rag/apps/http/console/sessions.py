@@ -48,7 +48,6 @@ class Cookie(StrEnum):
 
         Args:
             request: the request; the cookie requires TLS unless the host is loopback.
-            response: the response that sets the cookie.
             value: letters, digits, `.`, `_` and `-`.
         """
         response.set_cookie(cookie_name(request, self), value, **cookie_attributes(request, "strict"))
@@ -141,7 +140,6 @@ def store_view(request: Request, response: Response, view: Identity) -> None:
 
     Args:
         request: the request of the administrator.
-        response: the response that sets the cookie.
         view: what `view_as` returns.
     """
     text = json.dumps({"reader": view.viewed_reader, "principals": view.principals})

@@ -39,7 +39,6 @@ class BodyLimits:
         """Wrap an application.
 
         Args:
-            app: The application.
             uploads: Paths whose bodies may be as large as `ingestion.max_file_mb`.
         """
         self._app = app

@@ -93,7 +93,6 @@ async def authenticate(service: Service, scope: Scope, authorization: str | None
 
     Args:
         scope: the ASGI scope of the request, for the client's address.
-        authorization: the header of that name.
     """
     client = scope.get("client")
     needs_lookup = service.authenticator.needs_lookup(authorization)

@@ -108,9 +108,6 @@ def error_response(path: str, problem: Problem, detail: str, **extensions: Any) 
 
     Args:
         path: Path of the request: it decides the shape.
-        problem: The kind of problem.
-        detail: Message for people.
-        extensions: Further members of a problem document.
     """
     if error_format := find_error_format(path):
         members = error_format.build(problem, detail, extensions)
@@ -154,10 +151,6 @@ def respond(request: Request, problem: Problem, detail: str, headers: dict[str, 
 
     Args:
         request: the request: its path decides the format.
-        problem: the kind of problem.
-        detail: message for people.
-        headers: headers of the response.
-        extensions: further members of a problem document.
     """
     error = error_response(request.url.path, problem, detail, **extensions)
     return Response(error.content, error.status, headers, error.media_type)
@@ -167,11 +160,7 @@ async def send_problem(send: Send, path: str, problem: Problem, detail: str, **h
     """Send a problem as the response.
 
     Args:
-        send: the ASGI callable.
         path: path of the request: it decides the shape.
-        problem: the kind of problem.
-        detail: message for people.
-        headers: further headers of the response.
     """
     error = error_response(path, problem, detail)
     fields = {"content-type": error.media_type, "content-length": str(len(error.content)), **headers}

@@ -48,9 +48,7 @@ class ServiceMetrics:
         """Count a request and its time to the first byte.
 
         Args:
-            method: HTTP method.
             route: template of the route.
-            status: status of the response.
             seconds: time to the first byte.
         """
         self.observer.record(HTTP_REQUESTS, 1, method, route, str(status))

@@ -126,7 +126,6 @@ async def open_service(
     """Open a service and load its models. Raises ConfigError, DatabaseError, ModelUnavailable.
 
     Args:
-        settings: of the process.
         create: makes the service of the open engine.
     """
     engine = Engine.open(settings)
