@@ -1,7 +1,6 @@
 """Rows of PostgreSQL by change: an outbox that triggers feed, passes over it, and the thread that waits for it."""
 
 import json
-import multiprocessing
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,11 +32,10 @@ from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.queue.writing import JobWriter
 from kosmos_rag.storage.tenants import read_server_time
-from kosmos_rag.worker.channel import SupervisorChannel
 from kosmos_rag.worker.handlers.sync import SyncHandler
 from kosmos_rag.worker.source_watch import SourceWatch
 from tests.integration.apps.http.serving import eventually
-from tests.integration.worker.working import KEPT, CountingEmbedder, Work, assert_adds_up, counts, last_run
+from tests.integration.worker.working import CountingEmbedder, Work, assert_adds_up, counts, last_run, open_channel
 
 pytestmark = pytest.mark.emptied_database
 
@@ -240,8 +238,7 @@ def test_complete_pass__ends_access_by_a_job_that_has_read_a_row_and_not_publish
     """The row gets fewer readers, and a text that cannot be published, while its first job runs."""
     helpdesk("INSERT INTO ticket VALUES (3, 'about churn3', ARRAY['everyone'], now())")
     queue = Queue.open(engine.database, engine.settings.worker)
-    supervisor_end, worker_end = multiprocessing.Pipe()
-    KEPT.append(supervisor_end)
+    _, channel = open_channel(queue)
     load, spec = SqlSource.load, {**SPEC, "changes": None}
 
     def load_and_narrow(source: SqlSource, entry: Entry) -> SourceDocument:
@@ -250,7 +247,7 @@ def test_complete_pass__ends_access_by_a_job_that_has_read_a_row_and_not_publish
         helpdesk("UPDATE ticket SET readers = ARRAY['group:hr'], body = NULL, changed_at = now()")
         scope.jobs.enqueue(spec)
         (job,) = queue.claim(1, kinds=[kinds.SYNC], worker="another")
-        SyncHandler(engine.database, engine.ingest_pipeline).run(job, SupervisorChannel(worker_end, queue))
+        SyncHandler(engine.database, engine.ingest_pipeline).run(job, channel)
         return document
 
     monkeypatch.setattr(SqlSource, "load", load_and_narrow)
