@@ -55,6 +55,8 @@ class Permissions:
     """Principals by container."""
     documents: Mapping[str, DocumentGrant]
     """By the name of the document."""
+    updated: Mapping[str, str] = field(default_factory=dict)
+    """When the text of a document changed last, where the feed says so."""
 
     def resolve(self) -> dict[str, tuple[str, ...]]:
         """Return the acl of each document, sorted and without duplicates.
@@ -104,7 +106,7 @@ def _read(spec: PermissionFeedSpec, settings: IngestionSettings) -> Permissions:
     if isinstance(spec, RclonePermissions):
         return _read_documents(f"rclone://{spec.name}/", rclone_permissions.list_readers(spec.remote))
     if isinstance(spec, ConfluencePermissions):
-        return _read_documents("", confluence_permissions.list_readers(spec, settings))
+        return _read_pages(confluence_permissions.list_readers(spec, settings))
     return _read_documents("", jira_permissions.list_readers(spec, settings))
 
 
@@ -115,6 +117,7 @@ class _Collected:
     prefix: str
     containers: dict[str, set[str]] = field(default_factory=dict)
     documents: dict[str, tuple[set[str], set[str]]] = field(default_factory=dict)
+    updated: dict[str, str] = field(default_factory=dict)
 
     def add_principals(self, container: str, principals: Any) -> None:
         self.containers.setdefault(container, set()).update(principals)
@@ -131,6 +134,7 @@ class _Collected:
                 name: DocumentGrant(containers=frozenset(containers), principals=frozenset(principals))
                 for name, (containers, principals) in self.documents.items()
             },
+            updated=self.updated,
         )
 
 
@@ -215,6 +219,14 @@ def _read_documents(prefix: str, readers: Iterable[tuple[str, frozenset[str]]]) 
     collected = _Collected(prefix=prefix)
     for name, principals in readers:
         collected.add_document(name, (), principals)
+    return collected.build()
+
+
+def _read_pages(pages: Iterable[confluence_permissions.PageReaders]) -> Permissions:
+    collected = _Collected(prefix="")
+    for page in pages:
+        collected.add_document(page.name, (), page.principals)
+        collected.updated[page.name] = page.updated
     return collected.build()
 
 

@@ -100,17 +100,22 @@ class PermissionSync:
         acls = {
             document_id(tenant.id, collection, source): (source, acl) for source, acl in permissions.resolve().items()
         }
+        updated = {document_id(tenant.id, collection, source): time for source, time in permissions.updated.items()}
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             stored = current.load_permissions(connection)
-        plan = _plan(current, stored, acls, _find_files(tenant, collection, stored))
+        files = _find_files(tenant, collection, stored)
+        plan = _plan(current, stored, acls, files)
         results = []
         for batch in plan.batches():
             before_batch()
             with self._database.worker.transaction_with_events(tenant.id, [EVERYONE]) as (connection, events):
                 entries = {key: plan.entries[key] for key in batch if key in plan.entries}
-                results.append(current.update_permissions(connection, batch, entries=entries, events=events))
+                times = {key: time for key in batch if (time := updated.get(files.get(key, key)))}
+                results.append(
+                    current.update_permissions(connection, batch, entries=entries, updated=times, events=events)
+                )
         before_batch()
-        results.append(self._finish(tenant, current, plan.unnamed))
+        results.append(self._finish(tenant, current, plan.unnamed, updated))
         report = PermissionReport(
             documents=len(acls),
             changed=sum(changed for changed, _ in results),
@@ -119,7 +124,9 @@ class PermissionSync:
         )
         return report, sum(withheld for _, withheld in results)
 
-    def _finish(self, tenant: TenantRef, current: FeedPass, unnamed: Collection[uuid.UUID]) -> tuple[int, int]:
+    def _finish(
+        self, tenant: TenantRef, current: FeedPass, unnamed: Collection[uuid.UUID], updated: Mapping[uuid.UUID, str]
+    ) -> tuple[int, int]:
         """End the pass, and decide about the parts of files. The result is that of `update_permissions`.
 
         Parts that were published since the pass began have the earlier acl of their file. An entry of a file stays
@@ -130,7 +137,10 @@ class PermissionSync:
             files = _find_files(tenant, current.collection, stored)
             acls = _decide_parts(files, {key: acl for key, (_, acl) in stored.feeds.items()})
             acls = {key: acl for key, acl in acls.items() if stored.documents[key][0] != acl}
-            result = current.update_permissions(connection, acls, entries={}, events=events) if acls else (0, 0)
+            times = {key: time for key in acls if (time := updated.get(files.get(key, key)))}
+            result = (0, 0)
+            if acls:
+                result = current.update_permissions(connection, acls, entries={}, updated=times, events=events)
             current.delete_unnamed(connection, set(unnamed).difference(files.values()))
             current.finish(connection)
         return result

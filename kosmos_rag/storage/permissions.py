@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any, LiteralString, Self
 
 import psycopg
@@ -125,6 +126,7 @@ class FeedPass:
         acls: Mapping[uuid.UUID, Acl],
         *,
         entries: Mapping[uuid.UUID, Acl],
+        updated: Mapping[uuid.UUID, str],
         events: EventBuffer,
     ) -> tuple[int, int]:
         """Write the permissions of a batch in the caller's transaction.
@@ -139,6 +141,8 @@ class FeedPass:
             connection: connection of the worker role, with the tenant set.
             acls: acl by document, also of documents that are not ingested yet.
             entries: what the feed says of documents; of other documents of the batch it says nothing.
+            updated: when the text of documents changed last at their source: a stored text of another time gets no new
+                readers, for they might see what was deleted.
             events: gets an event of each document with another acl.
 
         Raises:
@@ -150,7 +154,7 @@ class FeedPass:
         self._require_latest(connection)
         assert statistics is not None, "a feed has a collection"
         connection.execute(statement("upsert_permissions"), {**scope, **_columns(connection, entries)})
-        return _change_acls(connection, scope, statistics, acls, events, narrow_from=self.started_at)
+        return _change_acls(connection, scope, statistics, acls, events, narrow_from=self.started_at, updated=updated)
 
     @property
     def _scope(self) -> dict[str, Any]:
@@ -223,11 +227,15 @@ def _change_acls(
     events: EventBuffer,
     *,
     narrow_from: datetime | None,
+    updated: Mapping[uuid.UUID, str] = MappingProxyType({}),
     forgotten: bool = False,
 ) -> tuple[int, int]:
     """Change acls, and return how many changed, and how many documents lack new readers.
 
+    Those whose text is another one than at their source are not counted.
+
     Args:
+        updated: when texts changed last at their source.
         forgotten: whether the next ingestion publishes the documents again.
         narrow_from: documents whose text was published since get no new reader; None for no such documents.
     """
@@ -235,10 +243,12 @@ def _change_acls(
     rows = connection.execute(statement("documents_with_other_acl"), values).fetchall()
     batch = list(acls.items())
     changes, withheld = [], 0
-    for number, version_id, stored, published_at in rows:
+    for number, version_id, stored, published_at, stored_time in rows:
         (key, acl), before = batch[number - 1], tuple(stored)
-        after = acl if narrow_from is None or published_at < narrow_from else _narrow(before, acl)
-        withheld += after != acl
+        is_former = stored_time is not None and updated.get(key, stored_time) != stored_time
+        is_older = narrow_from is None or published_at < narrow_from
+        after = acl if is_older and not is_former else _narrow(before, acl)
+        withheld += after != acl and not is_former
         if after != before:
             changes.append(_AclChange(id=key, version_id=version_id, move=Move(before=before, after=after)))
     if changes:

@@ -68,6 +68,7 @@ class ConfluenceSource(AtlassianSource[Confluence, ConfluenceSpec]):
                 "title": answer["title"],
                 "size": int(answer.get("extensions", {}).get("fileSize") or 0),
                 "download": answer["_links"]["download"],
+                "updated": answer["version"].get("when"),
             }
         items[identifier] = item
 
@@ -84,7 +85,7 @@ class ConfluenceSource(AtlassianSource[Confluence, ConfluenceSpec]):
             elif item["type"] == "attachment" and self._spec.attachments:
                 attachment = {"id": identifier, "title": item["title"], "container": {"id": item["container"]}}
                 name = name_attachment(self._prefix, attachment)
-                locator = {"page": item["container"], "download": item["download"]}
+                locator = {"page": item["container"], "download": item["download"], "updated": item.get("updated")}
                 yield self._build_attachment(name, item["size"], (item["version"], item["space"]), locator)
 
     def _has_feed(self) -> bool:
@@ -116,7 +117,8 @@ class ConfluenceSource(AtlassianSource[Confluence, ConfluenceSpec]):
         if urlsplit(path).scheme or path.startswith("."):
             raise SourceError("refused", f"{one_line(entry.source)} is stored at another address; read it there")
         data = self._client.download(path)
-        return self._spec.document(entry.source, data)
+        metadata = {"updated": updated} if (updated := entry.locator.get("updated")) else {}
+        return self._spec.document(entry.source, data, metadata=metadata)
 
     def _find_readers(self, entry: Entry) -> tuple[str, ...]:
         answer = next(self._site.search(f"id = {entry.locator['page']}", "space,ancestors"), None)

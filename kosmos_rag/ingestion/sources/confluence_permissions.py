@@ -87,12 +87,15 @@ class PageAt(NamedTuple):
     """Key."""
     ancestors: tuple[str, ...]
     """Ids of the pages above it; the cloud leaves out folders."""
+    updated: str
+    """When its text changed last; empty where it was not asked for."""
 
     @classmethod
     def read(cls, page: Mapping[str, Any]) -> Self:
         """Read a page that was listed with its ancestors."""
         ancestors = tuple(str(ancestor["id"]) for ancestor in page["ancestors"])
-        return cls(id=str(page["id"]), kind=page["type"], space=page["space"]["key"], ancestors=ancestors)
+        updated = (page.get("version") or {}).get("when", "")
+        return cls(str(page["id"]), page["type"], page["space"]["key"], ancestors, updated)
 
 
 class ConfluenceReaders(SiteReaders):
@@ -244,8 +247,17 @@ class ConfluenceReaders(SiteReaders):
         return self._client.list_linked(path, limit=PAGE)
 
 
-def list_readers(spec: ConfluencePermissions, settings: IngestionSettings) -> Iterator[tuple[str, frozenset[str]]]:
-    """Yield the name and the principals of each page, blog post and attachment.
+class PageReaders(NamedTuple):
+    """Who may read a document."""
+
+    name: str
+    principals: frozenset[str]
+    updated: str
+    """When its text changed last: a text that is stored from before gets no new readers."""
+
+
+def list_readers(spec: ConfluencePermissions, settings: IngestionSettings) -> Iterator[PageReaders]:
+    """Yield the readers of each page, blog post and attachment.
 
     The permissions of a space are read after its pages, so a space that becomes private meanwhile is private here.
 
@@ -257,38 +269,44 @@ def list_readers(spec: ConfluencePermissions, settings: IngestionSettings) -> It
     readers = ConfluenceReaders(confluence, signed_in=spec.signed_in)
     with translate_form_errors(spec.url):
         spaces = confluence.list_spaces()
-        pages: dict[str, tuple[str, list[Readers] | None]] = {}
-        names: list[tuple[str, str]] = []
+        pages: dict[str, tuple[PageAt, list[Readers] | None]] = {}
+        names: list[tuple[str, str, str]] = []
         for key, space_id in spaces.items():
-            pages.update(_list_pages(confluence, readers, key, space_id))
+            pages.update(
+                (at.id, (at, conditions)) for at, conditions in _list_pages(confluence, readers, key, space_id)
+            )
             names += (
-                (str(attachment["container"]["id"]), name_attachment(confluence.prefix, attachment))
-                for attachment in confluence.list_content(key, "attachment", "container")
+                (
+                    str(attachment["container"]["id"]),
+                    name_attachment(confluence.prefix, attachment),
+                    attachment["version"]["when"],
+                )
+                for attachment in confluence.list_content(key, "attachment", "container,version")
             )
         viewers = {key: readers.find_space(key, space_id) for key, space_id in spaces.items()}
         principals = {
-            identifier: readers.resolve([viewers[space], *conditions])
-            for identifier, (space, conditions) in pages.items()
-            if space in viewers and conditions is not None
+            identifier: readers.resolve([viewers[at.space], *conditions])
+            for identifier, (at, conditions) in pages.items()
+            if at.space in viewers and conditions is not None
         }
-    names += ((identifier, f"{confluence.prefix}{identifier}") for identifier in pages)
-    for identifier, name in names:
-        yield name, principals.get(identifier, frozenset())
+    names += ((at.id, f"{confluence.prefix}{at.id}", at.updated) for at, _ in pages.values())
+    for identifier, name, updated in names:
+        yield PageReaders(name, principals.get(identifier, frozenset()), updated)
 
 
 def _list_pages(
     confluence: Confluence, readers: ConfluenceReaders, key: str, space_id: str
-) -> Iterator[tuple[str, tuple[str, list[Readers] | None]]]:
-    """Yield the id of each page of a space, its space by now, and its conditions."""
+) -> Iterator[tuple[PageAt, list[Readers] | None]]:
+    """Yield where each page of a space is by now, and its conditions."""
     if confluence.is_cloud:
         readers.add_parents(space_id)
     listed = []
-    for page in confluence.list_content(key, "page, blogpost", f"space,ancestors,{RESTRICTIONS}"):
+    for page in confluence.list_content(key, "page, blogpost", f"space,ancestors,version,{RESTRICTIONS}"):
         readers.add(page)
         # The rest of it is most of it.
         listed.append(PageAt.read(page))
     for at in listed:
-        yield at.id, (at.space, readers.find_conditions(at))
+        yield at, readers.find_conditions(at)
 
 
 def name_attachment(prefix: str, attachment: Mapping[str, Any]) -> str:

@@ -89,11 +89,12 @@ DELETE FROM kosmos.document_permissions p
        OFFSET 0)
 
 -- name: documents_with_other_acl
--- Documents of a batch whose acl is not the new one: row number of the batch, version, acl, time of the publication.
-SELECT u.number, v.id, d.acl, v.created_at
+-- Documents of a batch whose acl is not the new one: row number of the batch, version, acl, times of the publication and
+-- of the last change at the source.
+SELECT u.number, v.id, d.acl, v.created_at, d.updated
   FROM unnest(%(document_ids)b::uuid[], %(acls)b::text[]) WITH ORDINALITY AS u (id, acl, number)
  CROSS JOIN LATERAL (
-       SELECT n.id, n.acl, n.version
+       SELECT n.id, n.acl, n.version, n.metadata ->> 'updated' AS updated
          FROM kosmos.documents n
         WHERE n.tenant_id = %(tenant_id)s AND n.id = u.id
        OFFSET 0) d

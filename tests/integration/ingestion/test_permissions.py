@@ -362,7 +362,7 @@ def test_earlier_pass__that_is_still_running_writes_nothing(engine: Engine, writ
         engine.database.worker.transaction(owner.id, [EVERYONE]) as connection,
     ):
         earlier.update_permissions(
-            connection, {document.id: ("ann",)}, entries={document.id: ("ann",)}, events=EventBuffer()
+            connection, {document.id: ("ann",)}, entries={document.id: ("ann",)}, updated={}, events=EventBuffer()
         )
     assert raised.value.code == "superseded"
     assert _sources(engine, tenant_name, "ann") == set()
@@ -387,7 +387,9 @@ def test_later_pass__waits_for_what_an_earlier_one_writes(engine: Engine, write:
         earlier._require_latest(connection)
         report = executor.submit(scope.sync_permissions, later)
         assert not wait([report], timeout=2).done
-        earlier.update_permissions(connection, {key: ("ann",)}, entries={key: ("ann",)}, events=EventBuffer())
+        earlier.update_permissions(
+            connection, {key: ("ann",)}, entries={key: ("ann",)}, updated={}, events=EventBuffer()
+        )
     assert report.result().changed == 1
     assert _sources(engine, tenant_name, "ann") == set()
 

@@ -79,6 +79,28 @@ def test_page__that_is_restricted_and_then_changed_is_secret_before_the_feed(
     assert_adds_up(engine, scope)
 
 
+def test_page__that_is_opened_keeps_its_former_text_from_new_readers(
+    engine: Engine, scope: Tenant, work: Work, site: ConfluenceSite, access: dict[str, Any]
+) -> None:
+    """What was deleted before the page was opened is in the stored text until the next pass of the source."""
+    spec = {**access, "full_every_s": 0, "permissions": access}
+    scope.jobs.enqueue(spec)
+    work()
+    assert _sources(engine, ANN) == {"10"}
+    site.content["11"].groups = set()
+    site.put("11", body="<p>Nothing about bands.</p>")
+    for _ in range(2):
+        scope.sync_permissions(access)
+        # The file of the page is as it was.
+        assert _sources(engine, ANN) == {"10", "11/att1/bands.txt"}
+    scope.jobs.enqueue(spec)
+    work()
+    assert _sources(engine, ANN) == ALL
+    hits = engine.tenant("acme", principals=(ANN,)).search("bands").hits
+    assert "Nothing about bands." in {hit.text for hit in hits}
+    assert_adds_up(engine, scope)
+
+
 def test_space__that_becomes_private_is_readable_by_nobody_else_after_a_pass(
     engine: Engine,
     scope: Tenant,

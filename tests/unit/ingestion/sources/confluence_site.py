@@ -159,7 +159,7 @@ class ConfluenceSite(Site):
             space = self.spaces[content.space]
             described["space"] = {"id": int(space.id), "key": content.space, "type": space.type}
         if "version" in expand:
-            when = "2026-11-26T10:00:00.000Z"
+            when = f"2026-11-26T10:00:{content.version - 1:02}.000Z"
             described["version"] = {"number": content.version, "when": when, "by": {"displayName": "Ann <b>"}}
         if "container" in expand and content.type in ("comment", "attachment"):
             described["container"] = {"id": content.parent, "type": "page"}
