@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from kosmos_rag.parsing.tables.headers import find_lower_header, has_labels, is_ambiguous, is_label
+from kosmos_rag.parsing.tables.headers import begins_with_names, find_lower_header, has_labels, is_ambiguous, is_label
 from kosmos_rag.parsing.tables.table import Table
 
 _LEAST_ROWS = 2
@@ -44,7 +44,8 @@ def split_labels(table: Table, *, is_whole: bool = False) -> Iterator[Table]:
     """
     at = 0 if table.spans else find_lower_header(table.rows)
     count = at if has_labels(table.rows[:at]) else len(table.rows)
-    if table.spans or not has_labels(table.rows[:count]):
+    has_header = count == len(table.rows) and begins_with_names(table.rows)
+    if table.spans or has_header or not has_labels(table.rows[:count]):
         yield replace(table, header_rows=0) if is_ambiguous(table.rows) and not is_whole else table
         return
     yield replace(table, rows=table.rows[:count], header_rows=0, has_labels=True)

@@ -68,8 +68,11 @@ def find_header(rows: Rows, spans: Spans) -> HeaderRows:
 
 def is_ambiguous(rows: Rows) -> bool:
     """Return whether two rows of two words may be labels with values."""
-    cells = [cell for row in rows for cell in row]
-    return [len(row) for row in rows] == [2, 2] and all(cell and _kind(cell) is _Kind.TEXT for cell in cells)
+    if [len(row) for row in rows] != [2, 2]:
+        return False
+    kinds = [_kind(cell) if cell else None for row in rows for cell in row]
+    is_number = bool(_DIGIT.search(rows[0][1])) and kinds[3] is not None  # `Bill | R-17` above a date, or a column Q1
+    return kinds[:3] == [_Kind.TEXT] * 3 and (kinds[3] is _Kind.TEXT or is_number)
 
 
 def find_lower_header(rows: Rows) -> int:
@@ -77,14 +80,25 @@ def find_lower_header(rows: Rows) -> int:
 
     Words in each cell of a row, numbers of a kind below one of them, and none of this kind above it.
     """
-    sample = rows[: 2 * bounds.SAMPLE_ROWS]
-    width = max(map(len, sample), default=0)
-    kinds = [[None if cell in _MISSING else _kind(cell) for cell in row] for row in sample]
-    for index in range(1, len(sample) - 1):
+    kinds = _find_kinds(rows)
+    width = max(map(len, kinds), default=0)
+    for index in range(1, len(kinds) - 1):
         is_header = len(kinds[index]) == width and all(kind is _Kind.TEXT for kind in kinds[index])
         if is_header and any(_begins_numbers(kinds, index, column) for column in range(width)):
             return index
     return 0
+
+
+def begins_with_names(rows: Rows) -> bool:
+    """Return whether numbers of one kind begin below a word of the first row."""
+    kinds = _find_kinds(rows)
+    first = kinds[0] if kinds else []
+    return any(kind is _Kind.TEXT and _begins_numbers(kinds, 0, column) for column, kind in enumerate(first))
+
+
+def _find_kinds(rows: Rows) -> list[list[_Kind | None]]:
+    sample = rows[: 2 * bounds.SAMPLE_ROWS]
+    return [[None if cell in _MISSING else _kind(cell) for cell in row] for row in sample]
 
 
 def _begins_numbers(kinds: Sequence[Sequence[_Kind | None]], index: int, column: int) -> bool:

@@ -192,7 +192,7 @@ def _cut_rows(block: _Block) -> list[_Block]:
 def _cut_columns(block: _Block, spans: _RowSpans) -> list[_Block]:
     """Split along blank columns if both sides can be tables.
 
-    No side begins or ends with a blank column.
+    No side begins or ends with a blank column. A single column of words two columns away is a list of its own.
     """
     columns = sorted(_find_used_columns(block, spans))
     groups = [[columns[0], columns[0] + 1]]
@@ -203,7 +203,8 @@ def _cut_columns(block: _Block, spans: _RowSpans) -> list[_Block]:
     parts = [block.columns(*groups[0])]
     for start, end in groups[1:]:
         last, part = parts[-1], block.columns(start, end)
-        if _are_apart(last, part):
+        is_list = start - last.width - last.left + block.left > 1 and _are_words(last if last.width == 1 else part)
+        if _are_apart(last, part) or (is_list and 1 in (last.width, part.width)):
             parts.append(part)
         else:
             parts[-1] = block.columns(last.left - block.left, end)
@@ -220,6 +221,10 @@ def _find_used_columns(block: _Block, spans: _RowSpans) -> set[int]:
         if sum(map(bool, block.rows[index])) > 1:  # a title may cover several tables
             columns.update(range(column, column + width))
     return columns
+
+
+def _are_words(block: _Block) -> bool:
+    return all(is_label(row[0]) for row in block.rows if row and row[0])
 
 
 def _are_apart(left: _Block, right: _Block) -> bool:
@@ -284,7 +289,9 @@ def _table_parts(block: _Block, spans: _RowSpans, caption: str) -> Iterator[Tabl
     In a row with a note only the first column has text.
     """
     end = len(block.rows)
-    while end and block.width > 2 and block.rows[end - 1][0] and not any(block.rows[end - 1][1:]):
+    while end and block.rows[end - 1][0] and not any(block.rows[end - 1][1:]):
+        if block.width == 2 and not _NOTE.match(block.rows[end - 1][0]):
+            break  # a value may be missing
         end -= 1
     if end < 2:
         end = len(block.rows)

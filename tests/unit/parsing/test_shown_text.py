@@ -76,6 +76,7 @@ def test_form__of_a_sheet_keeps_the_places_of_its_cells() -> None:
         ("Name|Team|Phone|Room", "Ann|x|unknown|a", "Ben|y|on request|b", "Cid|x|123|c", "Dan|x|456|d"),
         ("Station|Region|Pollutant|Level", "Linz|north|PM10|low", "Graz|south|CO2|high"),
         ("Region|Q1|Q2|Q3", "North|10|20|30", "South|11|21|31"),
+        ("Region|Q1", "North|10", "South|11"),
     ],
 )
 def test_table__with_words_between_numbers_is_no_form(rows: tuple[str, ...]) -> None:
@@ -352,3 +353,33 @@ def test_slack__texts_of_programs_are_read() -> None:
     files = {"users.json": [{"id": "U1", "name": "ada"}], "channels.json": [], "general/2026-01-05.json": messages}
     parsed = parse_named("slack.zip", pack({name: json.dumps(content) for name, content in files.items()}))
     assert parsed.text.endswith("Jenkins, 10:11: Build 5 failed\nada, 10:11: hello")
+
+
+ROWS = ("North; City: Kiel", "North; City: Bonn", "South; City: Rome")
+
+
+def test_rtf__hides_what_is_not_shown_and_keeps_merged_cells() -> None:
+    row = r"\trowd\clvm{}\cellx1000\cellx2000\intbl {}\cell {}\cell\row"
+    table = (
+        row.format("gf", "Region", "City")
+        + row.format("gf", "North", "Kiel")
+        + row.format("rg", "", "Bonn")
+        + row.format("gf", "South", "Rome")
+    )
+    source = (
+        r"{\rtf1\ansi Fee: {\strike 90} {\v secret}80 \strike old \u8364?\strike0 euros\par "
+        + table
+        + r"\pard end\par}"
+    )
+    lines = ["Fee:  80 euros", "", "Region | City", *(f"Region: {each}" for each in ROWS), "", "end"]
+    assert parse_named("a.rtf", source).text == "\n".join(lines)
+
+
+def test_xlsx__notes_and_lists_are_no_part_of_a_table() -> None:
+    import openpyxl
+
+    workbook = openpyxl.Workbook()
+    for row in (["Region", "Q1", None, None, "Legend"], ["N", 1, None, None, "r = red"], ["S", 2], ["* preliminary"]):
+        workbook.active.append(row)
+    expected = "Sheet\n\nRegion | Q1\nRegion: N; Q1: 1\nRegion: S; Q1: 2\n\n* preliminary\n\nLegend\nr = red"
+    assert parse_named("a.xlsx", save(workbook)).text == expected
