@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 import kosmos_rag
+from benchmarks.source_trees import read_imports
 
 _PACKAGE = Path(kosmos_rag.__file__).parent
 
@@ -16,7 +17,7 @@ def count_door(package: str) -> int:
             alias.name
             for file in _PACKAGE.rglob("*.py")
             if file.relative_to(_PACKAGE).parts[0] != package
-            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+            for node in read_imports(file)
             if isinstance(node, ast.ImportFrom) and f"{node.module}.".startswith(prefix)
             for alias in node.names
         }

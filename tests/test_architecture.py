@@ -3,13 +3,13 @@
 import ast
 import warnings
 from collections.abc import Callable, Collection, Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 
 import kosmos_rag
 from benchmarks.doors import count_door
+from benchmarks.source_trees import read_imports
 
 PACKAGE = Path(kosmos_rag.__file__).parent
 ROOT = PACKAGE.parent
@@ -81,17 +81,12 @@ def _package(file: Path) -> str:
     return file.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
 
-@cache
-def _parse(file: Path) -> ast.Module:
-    return ast.parse(file.read_text())
-
-
-def _imports(tree: ast.AST, roots: Collection[str] = ("kosmos_rag",)) -> Iterator[tuple[int, str]]:
+def _imports(file: Path, roots: Collection[str] = ("kosmos_rag",)) -> Iterator[tuple[int, str]]:
     """Yield line and module of each import of the package, wherever it stands in the file."""
-    for node in ast.walk(tree):
+    for node in read_imports(file):
         if isinstance(node, ast.Import):
             yield from ((node.lineno, alias.name) for alias in node.names if alias.name.split(".")[0] in roots)
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in roots:
+        elif (node.module or "").split(".")[0] in roots:
             if node.module == "kosmos_rag":
                 yield from ((node.lineno, f"kosmos_rag.{alias.name}") for alias in node.names)
             else:
@@ -107,7 +102,7 @@ def _violations(allow: Callable[[str, str, str], bool]) -> list[str]:
     return [
         f"{file.relative_to(ROOT)}:{line} imports {module}"
         for file in _files()
-        for line, module in _imports(_parse(file))
+        for line, module in _imports(file)
         if not allow(_package(file), str(file.relative_to(ROOT)), module)
     ]
 
@@ -150,7 +145,7 @@ def test_apps_and_wings__leave_the_doors_of_the_worker_to_it() -> None:
         f"{file.relative_to(ROOT)}:{node.lineno} uses {ast.unparse(node)}"
         for file in _files()
         if _package(file) in ABOVE_KERNEL
-        for node in ast.walk(_parse(file))
+        for node in ast.walk(ast.parse(file.read_text()))
         if isinstance(node, ast.Attribute)
         if (node.attr in COMPONENTS and ast.unparse(node.value) != "self")
         or (node.attr in ENGINE_DOORS and ast.unparse(node.value).split(".")[-1] in ("engine", "sync_engine"))
@@ -184,14 +179,15 @@ def test_modules__do_not_import_each_other_in_a_circle() -> None:
         ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): file for file in _files()
     }
     for name, file in names.items():
-        tree = _parse(file)
         targets = set()
-        for node in tree.body:  # at import time; an import inside a function is not part of a circle
-            if isinstance(node, ast.ImportFrom) and node.module:
+        for node in read_imports(file):
+            if node.col_offset > 0:  # inside a function: it is not part of a circle at import time
+                continue
+            if isinstance(node, ast.Import):
+                targets |= {alias.name for alias in node.names} & names.keys()
+            elif node.module:
                 whole = {f"{node.module}.{alias.name}" for alias in node.names} & names.keys()
                 targets |= whole or ({node.module} & names.keys())
-            elif isinstance(node, ast.Import):
-                targets |= {alias.name for alias in node.names} & names.keys()
         graph[name] = targets - {name}
     left = dict(graph)
     while free := [name for name, targets in left.items() if not targets & left.keys()]:
@@ -213,7 +209,7 @@ def test_tests__of_wings_lie_in_folders_of_their_own() -> None:
         f"{file.relative_to(ROOT)}:{line} imports {module}"
         for file in sorted((ROOT / "tests").rglob("*.py"))
         if str(file.relative_to(ROOT)) not in TESTS_OF_ALL
-        for line, module in _imports(_parse(file), ("kosmos_rag", "tests"))
+        for line, module in _imports(file, ("kosmos_rag", "tests"))
         for wing in WINGS
         if wing in module.split(".")[1:3] and wing not in file.parts
     ]
@@ -223,7 +219,7 @@ def test_tests__of_wings_lie_in_folders_of_their_own() -> None:
 def test_entry_points__only_call_the_package() -> None:
     violations = []
     for file in (ROOT / "workers").glob("*.py"):
-        for line, module in _imports(_parse(file)):
+        for line, module in _imports(file):
             if not (module == "kosmos_rag.wings" or module.startswith("kosmos_rag.worker.commands.")):
                 violations.append(f"{file.name}:{line} imports {module}")
     assert violations == [], "\n".join(violations)

@@ -4,12 +4,12 @@ import ast
 import sys
 import tomllib
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 
 import pytest
 from packaging.utils import canonicalize_name
 
+from benchmarks.source_trees import read_imports
 from tests.distributions import EXTRAS, ROOT, is_installed, list_distributions, list_requirements, measure_bytes
 
 PACKAGE = ROOT / "kosmos_rag"
@@ -28,29 +28,28 @@ MODULES = {
 """The requirement that brings a module, where its name differs."""
 
 
-@cache
-def _trees() -> dict[Path, ast.Module]:
-    return {path: ast.parse(path.read_text(encoding="utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+FILES = sorted(PACKAGE.rglob("*.py"))
 
 
 def _requirement(module: str) -> str:
     return canonicalize_name(MODULES.get(module.partition(".")[0], module.partition(".")[0]))
 
 
-def _calls(tree: ast.Module) -> Iterator[tuple[str, list[str]]]:
+def _calls(file: Path) -> Iterator[tuple[str, list[str]]]:
     """Yield the extra and the modules of each call of the helpers."""
-    for node in ast.walk(tree):
+    text = file.read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(text)) if any(name in text for name in HELPERS) else ():
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in HELPERS:
             extra, _, *modules = node.args
             assert isinstance(extra, ast.Constant), ast.unparse(node)
             yield str(extra.value), [argument.value for argument in modules if isinstance(argument, ast.Constant)]
 
 
-def _imports(tree: ast.Module) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _imports(file: Path) -> Iterator[str]:
+    for node in read_imports(file):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.level == 0:
+        elif node.level == 0:
             yield node.module or ""
 
 
@@ -61,15 +60,15 @@ def test_imports__are_of_packages_that_pyproject_names() -> None:
     unlisted = {*sys.stdlib_module_names, "kosmos_rag"}
     unnamed = {
         f"{path.relative_to(ROOT)}: {module}"
-        for path, tree in _trees().items()
-        for module in _imports(tree)
+        for path in FILES
+        for module in _imports(path)
         if module.partition(".")[0] not in unlisted and _requirement(module) not in declared
     }
     assert not unnamed
 
 
 def test_extras__bring_the_modules_that_the_code_says_they_do() -> None:
-    calls = [(path, *call) for path, tree in _trees().items() if path.name != "extras.py" for call in _calls(tree)]
+    calls = [(path, *call) for path in FILES if path.name != "extras.py" for call in _calls(path)]
     assert len(calls) > 30
     for path, extra, modules in calls:
         assert extra in EXTRAS, f"{path.relative_to(ROOT)} names the extra {extra}"

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import kosmos_rag
+from benchmarks.source_trees import walk_statements
 
 ROOT = Path(kosmos_rag.__file__).parent.parent
 FOLDERS = [
@@ -99,7 +100,7 @@ def _read(file: Path) -> Module:
     return Module(
         refused=list(find_refused(tree)),
         functions=[(node.lineno, node.name) for node in functions],
-        classes=[node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef)],
+        classes=[node.name for node in walk_statements(tree) if isinstance(node, ast.ClassDef)],
     )
 
 
