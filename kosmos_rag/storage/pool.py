@@ -5,9 +5,9 @@ import select
 import threading
 import uuid
 from collections.abc import Hashable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
 from dataclasses import replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, cast
 
 import psycopg
 import psycopg_pool
@@ -82,6 +82,28 @@ class ReplicaChooser(Protocol):
         """Close all connections to replicas."""
 
 
+class _Connector:
+    """Connects for the pool of psycopg, whose first connection may exist already."""
+
+    def __init__(self) -> None:
+        self._checked: list[psycopg.Connection] = []
+
+    def keep(self, connection: psycopg.Connection) -> None:
+        """Keep a connection for the next call of `connect`."""
+        self._checked.append(connection)
+
+    def connect(self, conninfo: str, **arguments: Any) -> psycopg.Connection:
+        """Return the connection that is kept, or a new one."""
+        with suppress(IndexError):  # another thread may be faster
+            return self._checked.pop()
+        return psycopg.connect(conninfo, **arguments)
+
+    def close(self) -> None:
+        """Close the connection that is kept."""
+        while self._checked:
+            self._checked.pop().close()
+
+
 class ConnectionPool:
     """Pool connections that log in as one role. Thread-safe.
 
@@ -105,8 +127,10 @@ class ConnectionPool:
         """Connects to the node of a tenant; None where one server has all tenants. It is closed with the pool."""
         self.replicas: ReplicaChooser | None = None
         """Chooses a replica for searches; None without replicas. It is closed with the pool."""
+        self._connector = _Connector()
         self._pool = psycopg_pool.ConnectionPool(
             conninfo,
+            connection_class=cast("type[psycopg.Connection]", self._connector),
             min_size=self._min_size,
             max_size=settings.pool_size,
             timeout=settings.connect_timeout_s,
@@ -184,9 +208,13 @@ class ConnectionPool:
             if self._ready:
                 return
             # A plain connection first: a pool would retry a wrong password until its timeout, and hide the reason.
-            with translate_errors(), self._connect() as connection:
+            with translate_errors(), ExitStack() as stack:
+                connection = stack.enter_context(closing(self._connect()))
                 preflight.require(connection, self.role)
                 self._is_distributed = is_distributed(connection)
+                connection.rollback()
+                stack.pop_all()
+            self._connector.keep(connection)
             self._pool.open()
             self._ready = True
 
@@ -350,3 +378,4 @@ class ConnectionPool:
             if opened is not None:
                 opened.close()
         self._pool.close()
+        self._connector.close()

@@ -10,7 +10,10 @@ import pytest
 from psycopg.waiting import Wait
 
 from kosmos_rag import Engine
+from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import StatementFailed
+from kosmos_rag.storage import preflight
+from kosmos_rag.storage.database import Database
 
 
 def _count_waits(monkeypatch: pytest.MonkeyPatch) -> list[Wait]:
@@ -55,6 +58,26 @@ def test_transaction__sends_its_first_statements_without_waiting(
         assert waits == []
         assert cursor.fetchall() == [expected]
         assert waits
+
+
+@pytest.mark.usefixtures("tenant_name")
+def test_transaction__runs_on_the_connection_that_the_preflight_checked(
+    database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require, checked = preflight.require, []
+
+    def record(connection: psycopg.Connection, role: str) -> None:
+        checked.append(connection.info.backend_pid)
+        require(connection, role)
+
+    monkeypatch.setattr(preflight, "require", record)
+    opened = Database(database)
+    try:
+        for _ in range(2):
+            with opened.app.transaction(uuid.uuid4(), []) as connection:
+                assert [connection.info.backend_pid] == checked
+    finally:
+        opened.close()
 
 
 @pytest.mark.usefixtures("tenant_name")
