@@ -27,6 +27,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from urllib.parse import urlsplit, urlunsplit
 
+# Before NumPy is imported, whose threads read this then. The processes of a run share the cores: threads of one product
+# or one inference that wait for each other's cores double its cost.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 import psutil
 import psycopg
 import pytest
@@ -105,8 +109,6 @@ collect_ignore_glob = (
 
 # Before anything imports a model library: no test may ask a hub.
 os.environ["HF_HUB_OFFLINE"] = "1"
-# The processes of a run share the cores: threads of one inference that wait for each other's cores double its cost.
-os.environ.setdefault("OMP_NUM_THREADS", "1")
 for name in list(os.environ):
     if name.startswith("KOSMOS_") and not name.startswith("KOSMOS_TEST_"):
         del os.environ[name]
