@@ -67,9 +67,10 @@ LINT := $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 
 # Lint and types are checked while the tests run, which wait about as long as they compute: two processes for each of two
 # cores, with one server for all. What the checks find is shown at once, and again at the end; the target fails by it.
-test: $(STAMP) $(COMPILED_TESTS)
+test: $(STAMP)
 	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
 	{ { $(LINT); } > "$$log" 2>&1 || { cat "$$log"; exit 1; }; } & lint=$$!; \
+	$(MAKE) --no-print-directory $(COMPILED_TESTS); \
 	$(BIN)/python -m pytest -m "not slow" -n 4 --dist loadfile --no-loadscope-reorder; tests=$$?; \
 	wait $$lint; lint=$$?; cat "$$log"; test $$tests -eq 0 -a $$lint -eq 0
 
