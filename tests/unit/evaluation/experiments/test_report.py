@@ -1,44 +1,17 @@
 """What is said of the two configurations: only where there is enough, and only where it is more than chance."""
 
 import random
-import uuid
 from dataclasses import replace
-from datetime import UTC, datetime
 
 import pytest
 
 from kosmos_rag.core.types import ExperimentMode
-from kosmos_rag.evaluation.experiments.records import ArmDifference, ExperimentInfo, ExperimentReport
+from kosmos_rag.evaluation.experiments.records import ArmDifference, ExperimentReport
 from kosmos_rag.evaluation.experiments.report import build_report
 from kosmos_rag.evaluation.experiments.store import Rated
+from tests.unit.evaluation.experiments.compared import PAIR, SHADOW
 
-SHADOW = ExperimentInfo(
-    id=uuid.UUID(int=1),
-    name="by-scores",
-    collection=None,
-    mode=ExperimentMode.SHADOW,
-    share=0.5,
-    settings={},
-    started_at=datetime(2026, 1, 1, tzinfo=UTC),
-    stopped_at=None,
-)
 SERVE = replace(SHADOW, mode=ExperimentMode.SERVE)
-PAIR = Rated(
-    at=datetime(2026, 1, 2, tzinfo=UTC),
-    arm="control",
-    requested=10,
-    control_ms=10.0,
-    treatment_ms=10.0,
-    control_hits=10,
-    treatment_hits=9,
-    overlap=0.5,
-    rbo=0.4,
-    degraded=False,
-    error=None,
-    up=0,
-    down=0,
-    clicks=0,
-)
 FIRST = PAIR._replace(treatment_ms=None, treatment_hits=None, overlap=None, rbo=None)
 SECOND = FIRST._replace(arm="treatment", control_ms=None, control_hits=None, treatment_ms=10.0, treatment_hits=10)
 

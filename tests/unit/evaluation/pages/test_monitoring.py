@@ -1,14 +1,12 @@
 """What the page Monitor draws, and which verdicts are alerts."""
 
 import uuid
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from kosmos_rag.apps.http.console.trends import Measurement, build_trend
-from kosmos_rag.core.types import ExperimentMode
-from kosmos_rag.evaluation.experiments.records import ExperimentInfo
 from kosmos_rag.evaluation.experiments.report import build_report
-from kosmos_rag.evaluation.experiments.store import Rated
 from kosmos_rag.evaluation.monitor.records import MonitorKind, MonitorRun, MonitorState
 from kosmos_rag.evaluation.pages.monitoring import (
     build_answer_measures,
@@ -17,6 +15,7 @@ from kosmos_rag.evaluation.pages.monitoring import (
     build_recall_measures,
     list_alerts,
 )
+from tests.unit.evaluation.experiments.compared import PAIR, SHADOW
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
 OK, ALARM, UNKNOWN = MonitorState.OK, MonitorState.ALARM, MonitorState.UNKNOWN
@@ -160,34 +159,13 @@ def test_alerts__are_of_the_latest_verdicts_and_begin_with_their_series() -> Non
 
 def test_experiment__draws_similarity_in_shadow_mode_and_latency_against_the_control() -> None:
     results = [
-        Rated(
-            at=START + timedelta(minutes=minute),
-            arm="control",
-            requested=10,
-            control_ms=10.0 + minute,
-            treatment_ms=20.0,
-            control_hits=10,
-            treatment_hits=10,
-            overlap=0.5,
-            rbo=0.4,
-            degraded=False,
-            error=None,
-            up=0,
-            down=0,
-            clicks=0,
+        PAIR._replace(
+            at=START + timedelta(minutes=minute), control_ms=10.0 + minute, treatment_ms=20.0, treatment_hits=10
         )
         for minute in reversed(range(60))
     ]
-    info = ExperimentInfo(
-        id=uuid.uuid4(),
-        name="deeper",
-        collection=None,
-        mode=ExperimentMode.SHADOW,
-        share=0.5,
-        settings={"rag": {"retrieval": {"fusion": "score"}}},
-        started_at=START,
-        stopped_at=None,
-    )
+    changes = {"rag": {"retrieval": {"fusion": "score"}}}
+    info = replace(SHADOW, name="deeper", settings=changes, started_at=START)
     view = build_experiment_view(build_report(info, results), results)
     assert view.changes == (("rag.retrieval.fusion", '"score"'),)
     assert view.similarity is not None
