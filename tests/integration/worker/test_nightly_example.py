@@ -1,7 +1,6 @@
 """examples/nightly_s3: a bucket that a worker mirrors, over the S3 protocol."""
 
 import shlex
-import warnings
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +11,7 @@ import yaml
 
 from kosmos_rag import Engine
 from tests.integration.worker.working import Work, counts, last_run
+from tests.s3_server import serve_s3
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "nightly_s3"
 
@@ -19,15 +19,8 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "nightly_s3"
 @pytest.fixture
 def endpoint() -> Iterator[str]:
     """The address of a server of the S3 protocol."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # moto's own
-        from moto.server import ThreadedMotoServer
-
-        server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-        server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with serve_s3() as address:
+        yield address
 
 
 def test_nights__mirror_the_bucket(engine: Engine, work: Work, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:

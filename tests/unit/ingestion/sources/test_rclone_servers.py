@@ -6,7 +6,6 @@ import shutil
 import socket
 import subprocess
 import time
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import pytest
 
 from kosmos_rag.core.errors import GONE, SourceError
+from tests.s3_server import serve_s3
 
 SSHD = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin")
 pytestmark = pytest.mark.skipif(shutil.which("rclone") is None, reason="rclone is not installed")
@@ -50,18 +50,11 @@ def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """A client's view of an empty bucket; its server is `bucket.meta.client.meta.endpoint_url`."""
     import boto3
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # moto's own
-        from moto.server import ThreadedMotoServer
-
-        server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-        server.start()
-    host, port = server.get_host_and_port()
     keys = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
-    result = boto3.resource("s3", endpoint_url=f"http://{host}:{port}", **keys).Bucket("documents")
-    result.create()
-    yield result
-    server.stop()
+    with serve_s3() as address:
+        result = boto3.resource("s3", endpoint_url=address, **keys).Bucket("documents")
+        result.create()
+        yield result
 
 
 def _wait_for(port: int) -> None:

@@ -1,7 +1,6 @@
 """Objects of a bucket as documents, against a server of the S3 protocol."""
 
 import sys
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -10,20 +9,14 @@ import pytest
 from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.errors import ConfigError, SourceError
 from kosmos_rag.ingestion.sources.registry import create_source
+from tests.s3_server import serve_s3
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
     """The address of the server."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # moto's own
-        from moto.server import ThreadedMotoServer
-
-        server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-        server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with serve_s3() as address:
+        yield address
 
 
 @pytest.fixture
