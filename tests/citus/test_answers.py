@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from kosmos_rag import Engine, SearchResult, Settings, SourceDocument
@@ -14,6 +13,7 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.cluster import CitusCluster
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import tenant
+from tests.statements import recorded_statements
 
 PAGES = Path(__file__).parents[2] / "docs"
 """Real text, which every checkout has."""
@@ -79,17 +79,10 @@ def cached(settings: Settings, request: pytest.FixtureRequest) -> Iterator[Engin
 
 
 @pytest.fixture
-def statements(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def statements() -> Iterator[list[Any]]:
     """What cursors execute from now on."""
-    queries: list[Any] = []
-    execute = psycopg.Cursor.execute
-
-    def record(self: psycopg.Cursor, query: Any, *args: Any, **kwargs: Any) -> psycopg.Cursor:
-        queries.append(query)
-        return execute(self, query, *args, **kwargs)
-
-    monkeypatch.setattr(psycopg.Cursor, "execute", record)
-    return queries
+    with recorded_statements() as queries:
+        yield queries
 
 
 def test_answers__are_those_of_a_single_server(

@@ -18,6 +18,7 @@ from kosmos_rag.storage import lexical_statistics
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.retrieval.views.blocks import find_block_cache, opened_views
+from tests.statements import recorded_statements
 
 pytestmark = pytest.mark.usefixtures("early_blocks")
 QUESTIONS = ("churn of revenue", "margin of customers and suppliers", "holiday", "the budget of invoices")
@@ -93,21 +94,12 @@ def test_change__is_followed(
     assert (blocks.followed, blocks.misses, len(blocks._blocks)) == (1, misses, 1)
 
 
-def test_passages__of_unchanged_chunks_are_not_read_again(
-    engines: tuple[Engine, Engine], tenant_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_passages__of_unchanged_chunks_are_not_read_again(engines: tuple[Engine, Engine], tenant_name: str) -> None:
     memory, _ = _fill(engines, tenant_name)
     expected = memory.search(QUESTIONS[0])
     engines[1].tenant(tenant_name).ingest([SourceDocument(source="new", data=b"bread")], prune=False)
-    statements: list[Any] = []
-    execute = psycopg.Cursor.execute
-
-    def record(self: psycopg.Cursor, query: Any, *args: Any, **kwargs: Any) -> psycopg.Cursor:
-        statements.append(query)
-        return execute(self, query, *args, **kwargs)
-
-    monkeypatch.setattr(psycopg.Cursor, "execute", record)
-    outcome = memory.search(QUESTIONS[0])
+    with recorded_statements() as statements:
+        outcome = memory.search(QUESTIONS[0])
     assert [hit.chunk_id for hit in outcome.hits] == [hit.chunk_id for hit in expected.hits]
     assert statement("changed_chunks") in statements
     assert statement("passages_of_reader") not in statements

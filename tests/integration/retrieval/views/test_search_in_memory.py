@@ -2,11 +2,9 @@
 
 import random
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from kosmos_rag import Engine, SearchResult, Settings, SourceDocument, Tenant
@@ -16,6 +14,7 @@ from kosmos_rag.retrieval.close_terms import CloseTermCache
 from kosmos_rag.retrieval.hydrate import hydrate
 from kosmos_rag.storage.sql import statement
 from tests.integration.retrieval.views.blocks import opened_views
+from tests.statements import recorded_statements
 
 pytestmark = pytest.mark.usefixtures("early_blocks")
 WORDS = ("revenue", "customer", "invoice", "contract", "supplier", "budget", "forecast", "salary", "holiday")
@@ -49,36 +48,21 @@ def _warm(scope: Tenant) -> None:
     scope.search("churn")
 
 
-@contextmanager
-def _statements(patch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """Record what cursors execute."""
-    statements: list[Any] = []
-    execute = psycopg.Cursor.execute
-
-    def record(self: psycopg.Cursor, query: Any, *args: Any, **kwargs: Any) -> psycopg.Cursor:
-        statements.append(query)
-        return execute(self, query, *args, **kwargs)
-
-    with patch.context() as context:
-        context.setattr(psycopg.Cursor, "execute", record)
-        yield statements
-
-
 def _hits(result: SearchResult) -> list[tuple[Any, ...]]:
     return [(hit.chunk_id, hit.score, hit.text, hit.metadata, hit.version) for hit in result.hits]
 
 
 def test_search__reads_the_state_and_the_passages_that_are_new(
-    engines: tuple[Engine, Engine], tenant_name: str, monkeypatch: pytest.MonkeyPatch
+    engines: tuple[Engine, Engine], tenant_name: str
 ) -> None:
     cached, plain = (engine.tenant(tenant_name) for engine in engines)
     cached.ingest([_document(number) for number in range(40)])
     _warm(cached)
     texts: list[Any] = []
     for question in QUESTIONS:
-        with _statements(monkeypatch) as first:
+        with recorded_statements() as first:
             outcome = cached.search(question)
-        with _statements(monkeypatch) as second:
+        with recorded_statements() as second:
             again = cached.search(question)
         assert first in ([STATE, PASSAGES], [STATE])
         assert second == [STATE]
@@ -126,7 +110,7 @@ def test_passages__are_copied_for_each_caller(engines: tuple[Engine, Engine], te
 
 
 def test_passages__are_those_that_row_level_security_has_shown_to_these_principals(
-    engines: tuple[Engine, Engine], tenant_name: str, monkeypatch: pytest.MonkeyPatch
+    engines: tuple[Engine, Engine], tenant_name: str
 ) -> None:
     """Readers of the same lists share a block; each reads the passages for himself."""
     engines[0].tenant(tenant_name).ingest([_document(number) for number in range(40)])
@@ -135,20 +119,18 @@ def test_passages__are_those_that_row_level_security_has_shown_to_these_principa
     expected = _hits(readers[0].search(QUESTIONS[0]))
     readers[1].search("churn")
     for texts in ([STATE, PASSAGES], [STATE]):
-        with _statements(monkeypatch) as statements:
+        with recorded_statements() as statements:
             assert _hits(readers[1].search(QUESTIONS[0])) == expected
         assert statements == texts
 
 
-def test_close_terms__are_looked_up_once_for_each_state(
-    engines: tuple[Engine, Engine], tenant_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_close_terms__are_looked_up_once_for_each_state(engines: tuple[Engine, Engine], tenant_name: str) -> None:
     cached, plain = (engine.tenant(tenant_name) for engine in engines)
     cached.ingest([_document(number) for number in range(40)])
     _warm(cached)
     expected = cached.search("marginn")
     assert "'margin'" in expected.warnings[0]
-    with _statements(monkeypatch) as statements:
+    with recorded_statements() as statements:
         again = cached.search("marginn")
     assert statement("close_terms") not in statements
     assert again.warnings == expected.warnings
@@ -182,20 +164,18 @@ def test_close_terms__of_a_later_state_are_not_mixed_in(
     assert _hits(result) == _hits(plain.search("marginn"))
 
 
-def test_operators__are_searched_in_a_transaction(
-    engines: tuple[Engine, Engine], tenant_name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_operators__are_searched_in_a_transaction(engines: tuple[Engine, Engine], tenant_name: str) -> None:
     cached, plain = (engine.tenant(tenant_name) for engine in engines)
     cached.ingest([_document(number) for number in range(40)])
     _warm(cached)
-    with _statements(monkeypatch) as statements:
+    with recorded_statements() as statements:
         outcome = cached.search("+revenue churn")
     assert STATE not in statements
     assert _hits(outcome) == _hits(plain.search("+revenue churn"))
 
 
 def test_routing__that_has_changed_is_followed(
-    engines: tuple[Engine, Engine], tenant_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    engines: tuple[Engine, Engine], tenant_name: str, tmp_path: Path
 ) -> None:
     """A preset of the collection is set while its searches are answered from memory."""
     preset = tmp_path / "short.yaml"
@@ -206,6 +186,6 @@ def test_routing__that_has_changed_is_followed(
     assert len(cached.search(QUESTIONS[0]).hits) == 8
     engines[1].tenant(tenant_name).collections.set_preset("books", preset=preset)
     assert len(cached.search(QUESTIONS[0]).hits) == 3
-    with _statements(monkeypatch) as statements:
+    with recorded_statements() as statements:
         assert _hits(cached.search(QUESTIONS[0])) == _hits(plain.search(QUESTIONS[0]))
     assert statements[0] == STATE
