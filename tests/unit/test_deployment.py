@@ -21,7 +21,6 @@ ROOT = Path(__file__).parents[2]
 OURS = ("migrate", "api", "worker")
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 VARIABLES = {PREFIX + key.upper().replace(".", DELIMITER) for key, _ in iter_keys(Settings)} | {FILE_VARIABLE}
-ROUTES = {"/livez", "/readyz"}
 
 
 @pytest.fixture(scope="module")

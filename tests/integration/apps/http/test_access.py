@@ -235,8 +235,6 @@ FOREIGN = [
     ("POST", "/v1/webhooks/{subscriber}/redeliver"),
     ("POST", "/v1/judged-questions/{candidate}"),
 ]
-OF_TENANT = ("{job}", "/files/{file", "{candidate}")
-"""What an administrator of the tenant sees, whoever made it."""
 BODIES: dict[str, dict[str, Any]] = {
     "{collection}/preset": {"preset": "corporate"},
     "{document}": {"metadata": {"year": 1}},

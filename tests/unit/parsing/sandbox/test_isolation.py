@@ -62,12 +62,6 @@ print(json.dumps({
 NO_NAMESPACES = {"unshare": 1, "clone3": 38}
 NO_LANDLOCK = {"landlock_create_ruleset": 38}
 ON_FILES = {"reads a file", "truncates a file", "removes a file", "makes a folder", "lists a folder"}
-ON_PROCESSES = {
-    f"{action} of {target}"
-    for action in ("reads the environment", "opens the memory")
-    for target in ("its owner", "the zygote", "a sibling")
-} | {"reads the memory of its owner by a call", "traces its owner", "signals its owner", "signals the zygote"}
-ON_NETWORK = {"connects to a port", "sends a datagram", "connects to a socket file"}
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="the layers are Linux's"),
