@@ -4,6 +4,7 @@ import json
 import re
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from typing import Any
 
 import numpy as np
@@ -16,21 +17,12 @@ from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.models.embedding import server as server_module
 from kosmos_rag.models.embedding.server import ServerEmbedder
 from kosmos_rag.models.embedding.space import PROBE
-from kosmos_rag.models.http import retry
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.unit.core.recording import RecordingTracer
 from tests.unit.models.embedding.embedding_server import DIALECTS, DIMENSIONS, HASHING, KEY, embeds
 from tests.unit.models.llm.chat_server import ChatServer, Handler, Reply, drips_body, hangs, hangs_up, returns, running
 
 TEXTS = ["Churn is the share of accounts that leave.", "收入 💥", "The wing has a sweep of thirty degrees."]
-
-
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(retry, "_FIRST_DELAY_S", 0.001)
-    with running() as opened:
-        yield opened
 
 
 @pytest.fixture(params=list(DIALECTS))
@@ -44,24 +36,21 @@ Model = Callable[..., ServerEmbedder]
 @pytest.fixture
 def model(server: ChatServer) -> Iterator[Model]:
     """A model behind the server that gives these replies."""
-    opened = []
+    with ExitStack() as stack:
 
-    def build(*replies: Reply, protocol: str = "openai", **settings: Any) -> ServerEmbedder:
-        server.replies = list(replies) or [embeds(protocol)]
-        values = {
-            "model": "m",
-            "dimensions": DIMENSIONS,
-            "url": server.url(DIALECTS[protocol].base),
-            "protocol": protocol,
-            "api_key": SecretStr(KEY),
-            **settings,
-        }
-        opened.append(ServerEmbedder(EmbeddingSettings(**values)))
-        return opened[-1]
+        def build(*replies: Reply, protocol: str = "openai", **settings: Any) -> ServerEmbedder:
+            server.replies = list(replies) or [embeds(protocol)]
+            values = {
+                "model": "m",
+                "dimensions": DIMENSIONS,
+                "url": server.url(DIALECTS[protocol].base),
+                "protocol": protocol,
+                "api_key": SecretStr(KEY),
+                **settings,
+            }
+            return stack.enter_context(closing(ServerEmbedder(EmbeddingSettings(**values))))
 
-    yield build
-    for each in opened:
-        each.close()
+        yield build
 
 
 def _texts(server: ChatServer, protocol: str = "openai") -> list[list[str]]:

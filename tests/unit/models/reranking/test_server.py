@@ -4,6 +4,7 @@ import json
 import math
 import re
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
@@ -11,9 +12,8 @@ from pydantic import SecretStr
 
 from kosmos_rag.core.config import RerankingSettings
 from kosmos_rag.core.errors import InputRefused, ModelError, ModelUnavailable
-from kosmos_rag.models.http import retry
 from kosmos_rag.models.reranking.server import ServerReranker
-from tests.unit.models.llm.chat_server import ChatServer, Handler, Reply, hangs, hangs_up, returns, running
+from tests.unit.models.llm.chat_server import ChatServer, Handler, Reply, hangs, hangs_up, returns
 
 KEY = "sk-secret-0123456789"
 QUESTION = "How much notice does a customer give?"
@@ -56,32 +56,27 @@ def ranks(scores: list[float]) -> Reply:
     return reply
 
 
-@pytest.fixture
-def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
-    monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(retry, "_FIRST_DELAY_S", 0.001)
-    with running() as opened:
-        yield opened
-
-
 Model = Callable[..., ServerReranker]
 
 
 @pytest.fixture
 def model(server: ChatServer) -> Iterator[Model]:
     """A model behind the server that gives these replies."""
-    opened = []
+    with ExitStack() as stack:
 
-    def build(*replies: Reply, protocol: str = "jina", **settings: Any) -> ServerReranker:
-        server.replies = list(replies) or [ranks(SCORES)]
-        base = SENT[protocol][0].removesuffix("/rerank")
-        values = {"model": "m", "url": server.url(base), "protocol": protocol, "api_key": SecretStr(KEY), **settings}
-        opened.append(ServerReranker(RerankingSettings(**values)))
-        return opened[-1]
+        def build(*replies: Reply, protocol: str = "jina", **settings: Any) -> ServerReranker:
+            server.replies = list(replies) or [ranks(SCORES)]
+            base = SENT[protocol][0].removesuffix("/rerank")
+            values = {
+                "model": "m",
+                "url": server.url(base),
+                "protocol": protocol,
+                "api_key": SecretStr(KEY),
+                **settings,
+            }
+            return stack.enter_context(closing(ServerReranker(RerankingSettings(**values))))
 
-    yield build
-    for each in opened:
-        each.close()
+        yield build
 
 
 @pytest.mark.parametrize("protocol", list(SENT))
