@@ -5,13 +5,19 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 
 from kosmos_rag import Engine
 from kosmos_rag.storage.placement import find_placement
 from kosmos_rag.storage.tenants import tenant
+from tests import waiting
 
 SMALL_INDEXES = {"unsegmented_chunks": 10, "vector_min_chunks": 10, "vector": "ivfflat"}
 """Settings by which small tenants have indexes, of one kind: `auto` chooses by measured times."""
+
+
+eventually = partial(waiting.eventually, within_s=120)
+"""A cluster is slow."""
 
 
 @contextmanager
@@ -36,14 +42,6 @@ def load(call: Callable[[int], object]) -> Iterator[tuple[list[float], list[Exce
     finally:
         ended.set()
         thread.join()
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 120) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 def tenants_by_port(engine: Engine) -> dict[int, str]:

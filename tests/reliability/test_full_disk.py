@@ -3,8 +3,7 @@
 import os
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from kosmos_rag.storage.queue import kinds
 from kosmos_rag.worker.handlers.maintenance import count_orphans
 from kosmos_rag.worker.supervisor import Supervisor
 from tests.reliability.engine_work import create_runner
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.slow
 SMALL_MB = 160
@@ -125,7 +125,7 @@ def test_server__that_a_full_disk_stopped_comes_back_with_room(small: Settings, 
                     connection.execute("SELECT pg_switch_wal()")
                     connection.execute("CREATE TABLE public.takes_room (a int)")
                     connection.execute("DROP TABLE public.takes_room")
-        until(lambda: "shut down" in (disk / "data" / "log").read_text().splitlines()[-1])
+        eventually(lambda: "shut down" in (disk / "data" / "log").read_text().splitlines()[-1], within_s=30)
         with pytest.raises(DatabaseUnavailable):
             engine.tenant("acme").ingest([_document(9)], prune=False)
     with pytest.raises(DatabaseUnavailable, match=r"its disk is full \(0 MB free\); make room") as caught:
@@ -154,7 +154,7 @@ def test_worker__stopped_by_a_full_disk_loses_no_job(small: Settings, disk: Path
         thread = threading.Thread(target=supervisor.run)
         thread.start()
         try:
-            until(lambda: "No space left on device" in (disk / "data" / "log").read_text(), seconds=120)
+            eventually(lambda: "No space left on device" in (disk / "data" / "log").read_text(), within_s=120)
         finally:
             supervisor.stop()
             thread.join()
@@ -173,11 +173,3 @@ def test_worker__stopped_by_a_full_disk_loses_no_job(small: Settings, disk: Path
 
 def _supervisor(settings: Settings) -> Supervisor:
     return Supervisor(settings, kinds=[kinds.DOCUMENT, kinds.SYNC], create_runner=create_runner, until_idle=True)
-
-
-def until(condition: Callable[[], bool], seconds: float = 30) -> None:
-    """Wait for a condition."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)

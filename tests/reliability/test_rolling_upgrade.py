@@ -22,9 +22,9 @@ import pytest
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.storage.migrate import REVISION
 from tests.commands import database_variables
-from tests.integration.apps.http.serving import eventually
 from tests.ports import find_free_port
 from tests.releases.code import ROOT, export_code, list_compatible
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.model, pytest.mark.timeout(1200)]
 

@@ -25,10 +25,11 @@ from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage import embedded
-from tests.integration.apps.http.serving import Running, Signer, eventually, serving, with_tokens
+from tests.integration.apps.http.serving import Running, Signer, serving, with_tokens
 from tests.integration.apps.http.test_streams import QUESTION, chat_server, writing_service
 from tests.integration.variants import changed
 from tests.unit.models.llm.chat_server import ChatServer, Handler
+from tests.waiting import eventually
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

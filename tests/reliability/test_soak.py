@@ -30,8 +30,8 @@ from kosmos_rag import Engine
 from kosmos_rag.core.config import DatabaseSettings, Settings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.commands import MINILM, database_variables
-from tests.integration.apps.http.serving import eventually
 from tests.ports import find_free_port
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[2]
 SOAK_S = float(os.environ.get("KOSMOS_TEST_SOAK_S", "120"))

@@ -18,6 +18,7 @@ from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.indexing.row_counts import count_rows
 from tests.integration.variants import changed
+from tests.waiting import wait_for_lock
 
 pytestmark = pytest.mark.emptied_database
 
@@ -219,19 +220,9 @@ def test_packing__waits_for_a_publication_before_it_locks_a_chunk(
         publication.execute("SELECT FROM kosmos.collection_statistics WHERE tenant_id = %s FOR UPDATE", (ACME,))
         publication.execute(delete, (ACME, sequences[-1]))
         packing = pool.submit(scope.indexes.build)
-        _wait_for_a_waiting_one(admin)
+        wait_for_lock(admin)
         publication.execute(delete, (ACME, sequences[0]))
         publication.commit()
         packing.result()
     assert _deadlocks(admin) == 0
     assert count_rows(admin)["unsegmented_terms"] == 0
-
-
-def _wait_for_a_waiting_one(admin: psycopg.Connection) -> None:
-    """Return when a transaction of this database waits for another."""
-    waiting = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    for _ in range(200):
-        if admin.execute(waiting).fetchone() is not None:
-            return
-        time.sleep(0.05)
-    pytest.fail("nothing waits")

@@ -26,6 +26,7 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.indexing.row_counts import count_rows
+from tests.waiting import wait_for_lock
 
 pytestmark = pytest.mark.emptied_database
 
@@ -34,16 +35,6 @@ ACME = tenant("acme").id
 
 def _document(source: str, text: str) -> SourceDocument:
     return SourceDocument(source=source, data=text.encode())
-
-
-def _wait_for_a_waiting_one(admin: psycopg.Connection) -> None:
-    """Return when a transaction of this database waits for another."""
-    waiting = "SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
-    for _ in range(200):
-        if admin.execute(waiting).fetchone() is not None:
-            return
-        time.sleep(0.05)
-    pytest.fail("nothing waits")
 
 
 def test_maintenance__is_refused_while_another_runs(keywords: Engine, keyword_settings: Settings) -> None:
@@ -177,7 +168,7 @@ def test_change_of_segments__that_another_transaction_has_made_is_refused(
         with other.worker.transaction(ACME, [EVERYONE]) as connection:
             step(connection)
             running = pool.submit(late)
-            _wait_for_a_waiting_one(admin)
+            wait_for_lock(admin)
         with pytest.raises(IndexLocked):
             running.result()
     other.close()

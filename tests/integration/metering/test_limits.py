@@ -23,9 +23,10 @@ from kosmos_rag.metering.store import UsageStore
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.apps.http.console_visits import extract_text, visitor
-from tests.integration.apps.http.serving import Running, Signer, eventually, serving, with_tokens
+from tests.integration.apps.http.serving import Running, Signer, serving, with_tokens
 from tests.integration.variants import changed, opened
 from tests.unit.models.llm.chat_server import ChatServer, running, writes
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.emptied_database
 

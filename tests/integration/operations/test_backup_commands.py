@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import threading
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +27,7 @@ from kosmos_rag.storage.migrate import REVISION
 from kosmos_rag.worker.handlers.maintenance import count_orphans
 from tests.commands import Run, run_command
 from tests.revisions import add_revision
+from tests.waiting import eventually
 
 PAGE = (Path(__file__).parents[3] / "docs" / "how-to" / "restore.md").read_text()
 
@@ -127,10 +127,7 @@ class _Writer:
 
     def wait_for(self, count: int) -> None:
         """Wait until so many pairs are published."""
-        deadline = time.monotonic() + 60
-        while self.published < count:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
+        eventually(lambda: self.published >= count, within_s=60)
 
 
 def test_backup__of_a_destroyed_server_brings_everything_back(

@@ -28,9 +28,9 @@ from kosmos_rag.core.telemetry import genai, tracing
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.models.llm.client import ChatModel
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from tests.integration.apps.http.serving import eventually
 from tests.integration.variants import changed
 from tests.unit.models.llm.chat_server import ChatServer, Handler, running, writes, writes_and_then
+from tests.waiting import eventually
 
 QUESTION = "What is churn in the yearly report?"
 SECRET = "the share of customers who leave"

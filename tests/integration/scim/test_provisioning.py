@@ -19,8 +19,9 @@ from kosmos_rag.engine.query_hooks import Membership, QueryHooks, TenantRef
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.scim.protocol import apply_patch
 from kosmos_rag.scim.store import EnterpriseAccount, ScimStore
-from tests.integration.apps.http.serving import Running, Signer, eventually, serving, with_tokens
+from tests.integration.apps.http.serving import Running, Signer, serving, with_tokens
 from tests.integration.variants import changed
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.usefixtures("tenant_name")
 

@@ -26,8 +26,8 @@ from kosmos_rag.storage import migrate as migrate_module
 from kosmos_rag.storage.migrate import BREAKING, REVISION, head, script_location
 from kosmos_rag.storage.setup import set_up
 from kosmos_rag.storage.tables import metadata
-from tests.integration.apps.http.serving import eventually
 from tests.revisions import add_revision
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.changes_catalogue
 

@@ -34,8 +34,8 @@ from kosmos_rag.storage.queue.writing import JobWriter
 from kosmos_rag.storage.tenants import read_server_time
 from kosmos_rag.worker.handlers.sync import SyncHandler
 from kosmos_rag.worker.source_watch import SourceWatch
-from tests.integration.apps.http.serving import eventually
 from tests.integration.worker.working import CountingEmbedder, Work, assert_adds_up, counts, last_run, open_channel
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.emptied_database
 

@@ -15,9 +15,9 @@ from kosmos_rag.ingestion.division import DividedDocument
 from kosmos_rag.ingestion.parts import FilePart
 from kosmos_rag.ingestion.publisher import Completion, Publisher
 from kosmos_rag.worker.channel import SupervisorChannel
-from tests.integration.apps.http.serving import eventually
 from tests.integration.worker.places import FILE, PLACES, FolderPlace, Place, UploadPlace
 from tests.integration.worker.working import Work, counts, last_run
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.emptied_database
 

@@ -23,7 +23,6 @@ from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.worker.handlers import EngineJobRunner, run_job
 from kosmos_rag.worker.handlers.permissions import PermissionsHandler
-from tests.integration.apps.http.serving import eventually
 from tests.integration.worker.working import (
     CountingEmbedder,
     Work,
@@ -33,6 +32,7 @@ from tests.integration.worker.working import (
     open_channel,
     run_listing,
 )
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.emptied_database
 

@@ -22,6 +22,7 @@ from kosmos_rag.worker.channel import Progress
 from kosmos_rag.worker.handlers import EngineJobRunner
 from kosmos_rag.worker.handlers.documents import DocumentHandler, _ProcessThreads
 from tests.integration.worker.working import open_channel
+from tests.waiting import eventually
 
 pytestmark = pytest.mark.emptied_database
 
@@ -80,13 +81,13 @@ class Held:
 @pytest.fixture
 def blocked(engine: Engine, scope: Tenant, monkeypatch: pytest.MonkeyPatch) -> Iterator[Held]:
     blocked = Held(engine, scope, monkeypatch)
-    _until(lambda: set(scope.sources()) == {"a", "b"})
+    eventually(lambda: set(scope.sources()) == {"a", "b"}, within_s=20)
     yield blocked
     blocked.finish()
 
 
 def test_slow_document__is_published_after_the_others_and_keeps_its_lease(blocked: Held, scope: Tenant) -> None:
-    _until(lambda: {str(info.state) for info in scope.jobs.find(limit=9)} >= {JobState.DONE})
+    eventually(lambda: {str(info.state) for info in scope.jobs.find(limit=9)} >= {JobState.DONE}, within_s=20)
     assert blocked.slow_job() == (JobState.RUNNING, None)
     assert blocked.slow.token not in blocked.ended()
     blocked.finish()
@@ -136,13 +137,6 @@ def test_process_threads__wait_for_one_that_is_slow(limit_s: float, both_slow: b
     # Two slow ones end at the same time, and the second waits for either.
     assert first.done() or (both_slow and following.done())
     threads.close()
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_progress__is_reported_while_a_document_is_loaded_and_divided(

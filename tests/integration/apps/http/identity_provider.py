@@ -22,7 +22,8 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
 from kosmos_rag.core.config.openid import GroupGrant, OpenIdSettings
-from tests.integration.apps.http.serving import eventually, listen
+from tests.integration.apps.http.serving import listen
+from tests.waiting import eventually
 
 CLIENT_ID, CLIENT_SECRET = "console", "a secret: with / and +"
 SESSION_SECRET = "s" * 32

@@ -4,9 +4,8 @@ import asyncio
 import contextlib
 import socket
 import threading
-import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,6 +22,7 @@ from kosmos_rag.apps.http.app import create_app
 from kosmos_rag.apps.http.toolkit.server import Server
 from kosmos_rag.apps.http.toolkit.service import Service, create_service
 from tests.integration.variants import changed
+from tests.waiting import eventually
 
 ISSUER, AUDIENCE = "https://issuer.test", "kosmos"
 
@@ -150,15 +150,6 @@ def with_tokens(settings: Settings, signer: Signer, **service: Any) -> Settings:
         | {"service.drain_s": 2.0}
         | {f"service.{name}": value for name, value in service.items()},
     )
-
-
-def eventually(condition: Callable[[], bool], *, within_s: float = 10.0) -> float:
-    """Wait until something holds. Returns how long it took."""
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < within_s, "it never came to be"
-        time.sleep(0.01)
-    return time.monotonic() - began
 
 
 def parse_events(lines: Iterator[str]) -> Iterator[tuple[str, str]]:

@@ -19,16 +19,10 @@ from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from tests.integration.apps.http.serving import (
-    ISSUER,
-    Running,
-    Signer,
-    eventually,
-    serving,
-    with_tokens,
-)
+from tests.integration.apps.http.serving import ISSUER, Running, Signer, serving, with_tokens
 from tests.integration.variants import changed
 from tests.rate_clock import stop_rate_clock
+from tests.waiting import eventually
 
 Forge = Callable[[Signer], str]
 

@@ -21,8 +21,9 @@ from kosmos_rag.apps.http.toolkit.connections import log_accept_errors
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.commands import database_variables
-from tests.integration.apps.http.serving import Running, Signer, eventually, serving, with_tokens
+from tests.integration.apps.http.serving import Running, Signer, serving, with_tokens
 from tests.ports import find_free_port
+from tests.waiting import eventually
 
 ROOT = Path(__file__).parents[4]
 HALF = b"GET /livez HTTP/1.1\r\nhost: x\r\nx-pad: "

@@ -14,9 +14,10 @@ from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.apps.auth import key_verifier
 from kosmos_rag.engine.api_keys import KeyReader, ParsedKey, StoredKey
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from tests.integration.apps.http.serving import Running, Signer, eventually, serving, with_tokens
+from tests.integration.apps.http.serving import Running, Signer, serving, with_tokens
 from tests.integration.variants import changed
 from tests.rate_clock import stop_rate_clock
+from tests.waiting import eventually
 
 CALLS, CALL_S = 20, 0.2
 

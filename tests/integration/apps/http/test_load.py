@@ -12,8 +12,9 @@ import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from tests.integration.apps.http.serving import Running, Signer, eventually, ignored, serving, with_tokens
+from tests.integration.apps.http.serving import Running, Signer, ignored, serving, with_tokens
 from tests.integration.variants import changed
+from tests.waiting import eventually
 
 MB = 1 << 20
 

@@ -14,7 +14,8 @@ import pytest
 
 from kosmos_rag import SourceDocument
 from kosmos_rag.storage.queue import kinds
-from tests.integration.apps.http.serving import Running, eventually, parse_events
+from tests.integration.apps.http.serving import Running, parse_events
+from tests.waiting import eventually
 
 HANDBOOK = {
     "leave.md": b"# Leave\n\n## Annual\n\nAll full-time employees receive 20 days of paid annual leave per year.\n",

@@ -13,9 +13,10 @@ from pydantic import SecretStr
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import LanguageModelSettings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from tests.integration.apps.http.serving import Running, Signer, eventually, parse_events, serving, with_tokens
+from tests.integration.apps.http.serving import Running, Signer, parse_events, serving, with_tokens
 from tests.integration.variants import changed
 from tests.unit.models.llm.chat_server import ChatServer, Handler, breaks_off, hangs, running, writes
+from tests.waiting import eventually
 
 QUESTION = {"query": "How many days of paid annual leave do employees get?"}
 

@@ -19,8 +19,9 @@ from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue.uploads import CHUNK_BYTES, UploadStore
-from tests.integration.apps.http.serving import Running, Signer, eventually, serving, with_tokens
+from tests.integration.apps.http.serving import Running, Signer, serving, with_tokens
 from tests.integration.variants import changed
+from tests.waiting import eventually
 
 MB = 1 << 20
 UPLOADS, UPLOAD_MB = 6, 24

@@ -22,7 +22,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from tests.integration.apps.http.serving import Signer, eventually, listen
+from tests.integration.apps.http.serving import Signer, listen
+from tests.waiting import eventually
 
 
 @dataclass

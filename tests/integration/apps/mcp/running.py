@@ -16,7 +16,8 @@ from mcp_types import CallToolResult, TextContent
 from kosmos_rag import AsyncEngine, Engine, Tenant
 from kosmos_rag.apps.http.toolkit.server import Server
 from kosmos_rag.apps.mcp.http import PATH, create_app, create_server, create_service
-from tests.integration.apps.http.serving import Signer, eventually, listen
+from tests.integration.apps.http.serving import Signer, listen
+from tests.waiting import eventually
 
 
 @dataclass(frozen=True, kw_only=True)

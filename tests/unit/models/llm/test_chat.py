@@ -5,6 +5,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing
 from typing import Any
 
 import pytest
@@ -32,6 +33,7 @@ from tests.unit.models.llm.chat_server import (
     writes,
     writes_and_then,
 )
+from tests.waiting import eventually
 
 KEY = "sk-secret-0123456789"
 QUESTION = [Message(role="system", text="Be brief."), Message(role="user", text="a question")]
@@ -41,6 +43,7 @@ BASES = {"openai": "/v1", "ollama": ""}
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
+    """One whose clients wait as long as usual before they ask again."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     with running() as opened:
         yield opened
@@ -65,17 +68,14 @@ Model = Callable[..., ChatModel]
 @pytest.fixture
 def model(server: ChatServer) -> Iterator[Model]:
     """A model behind the server that gives these replies."""
-    opened = []
+    with ExitStack() as stack:
 
-    def build(*replies: Reply, protocol: str = "openai", **settings: Any) -> ChatModel:
-        server.replies = list(replies)
-        values = {"url": server.url(BASES[protocol]), "api_key": SecretStr(KEY), "protocol": protocol, **settings}
-        opened.append(ChatModel(LanguageModelSettings(**values)))
-        return opened[-1]
+        def build(*replies: Reply, protocol: str = "openai", **settings: Any) -> ChatModel:
+            server.replies = list(replies)
+            values = {"url": server.url(BASES[protocol]), "api_key": SecretStr(KEY), "protocol": protocol, **settings}
+            return stack.enter_context(closing(ChatModel(LanguageModelSettings(**values))))
 
-    yield build
-    for each in opened:
-        each.close()
+        yield build
 
 
 def _ask(model: LanguageModel) -> str:
@@ -304,14 +304,14 @@ def test_stream__asks_again_within_the_deadline_only(server: ChatServer, model: 
 @pytest.mark.parametrize("reply", [drips_body, writes_and_then(drips, "Churn is ")], ids=["before", "after"])
 def test_close__hangs_up_at_once(server: ChatServer, model: Model, protocol: str, reply: Reply) -> None:
     pieces = model(reply, protocol=protocol).stream(QUESTION, max_tokens=5)
-    _until(lambda: bool(server.requests))
+    eventually(lambda: bool(server.requests))
     pieces.close()
     assert server.given_up.wait(20), "the server still writes"
 
 
 def test_close__by_another_thread_ends_the_waiting(server: ChatServer, model: Model) -> None:
     pieces = model(hangs).stream(QUESTION, max_tokens=5)
-    _until(lambda: bool(server.requests))
+    eventually(lambda: bool(server.requests))
     closing = threading.Timer(0.1, pieces.close)
     closing.start()
     started = time.monotonic()
@@ -335,7 +335,7 @@ def test_close__at_once_and_at_the_end_does_no_harm(model: Model) -> None:
 
 def test_stream__that_nobody_reads_is_given_up(server: ChatServer, model: Model) -> None:
     pieces = model(drips_body).stream(QUESTION, max_tokens=5)
-    _until(lambda: bool(server.requests))
+    eventually(lambda: bool(server.requests))
     del pieces
     assert server.given_up.wait(20)
 
@@ -343,7 +343,7 @@ def test_stream__that_nobody_reads_is_given_up(server: ChatServer, model: Model)
 def test_model__that_is_closed_gives_up_its_answers(server: ChatServer, model: Model) -> None:
     opened = model(hangs)
     pieces = opened.stream(QUESTION, max_tokens=5)
-    _until(lambda: bool(server.requests))
+    eventually(lambda: bool(server.requests))
     opened.close()
     with pytest.raises(ModelError, match="was cancelled"):
         next(pieces)
@@ -401,16 +401,9 @@ def test_requests__are_json(server: ChatServer, model: Model, protocol: str) -> 
     assert json.dumps(body)
 
 
-def _until(true: Callable[[], bool]) -> None:
-    started = time.monotonic()
-    while not true():
-        assert time.monotonic() - started < 10, "it did not come about"
-        time.sleep(0.01)
-
-
 def test_stream__is_a_span_that_ends_with_the_answer(model: Model, tracer: RecordingTracer) -> None:
     assert list(model(writes("fine")).stream(QUESTION, max_tokens=5)) == ["fine"]
-    _until(lambda: bool(tracer.spans and tracer.spans[0].ended_at is not None))
+    eventually(lambda: bool(tracer.spans and tracer.spans[0].ended_at is not None))
     (span,) = tracer.spans
     assert span.name == "chat llama3.2"
     assert span.attributes["gen_ai.request.max_tokens"] == 5
@@ -420,6 +413,6 @@ def test_stream__is_a_span_that_ends_with_the_answer(model: Model, tracer: Recor
 def test_stream__that_fails_is_a_span_with_the_type_of_its_error(model: Model, tracer: RecordingTracer) -> None:
     with pytest.raises(ModelError):
         list(model(writes_and_then(FAILS, "fine")).stream(QUESTION, max_tokens=5))
-    _until(lambda: bool(tracer.spans and tracer.spans[0].ended_at is not None))
+    eventually(lambda: bool(tracer.spans and tracer.spans[0].ended_at is not None))
     assert tracer.spans[0].attributes["error.type"] == "ModelError"
     assert "memory" not in str(tracer.spans[0].attributes)
