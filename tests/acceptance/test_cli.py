@@ -503,6 +503,8 @@ def test_queue__from_enqueue_to_the_ledger(folder: Path, kosmos: Run) -> None:
     assert kosmos("jobs", "retry", "--all", *tenant).stdout == f"queued again: {dead['id']}\n"
     assert kosmos("jobs", "cancel", str(dead["id"]), *tenant).stdout == f"cancelled: {dead['id']}\n"
     assert kosmos("jobs", "show", str(job), "--tenant", "other").exit_code == 1
+    for command in (["show", "7"], ["retry", "7"], ["cancel", "7"], ["list", "--before", "7"]):
+        assert "'7' is not an id of a job; `kosmos-rag jobs list` shows ids" in kosmos("jobs", *command).stderr
 
 
 def test_enqueue__check_shows_what_would_be_read_and_enqueues_nothing(folder: Path, kosmos: Run) -> None:

@@ -22,7 +22,16 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="List, show, retry and cancel the jobs of a tenant.")
 
-IdArguments = Annotated[list[uuid.UUID], typer.Argument(metavar="JOB...", help="Ids of jobs.")]
+
+def _parse_job_id(text: str) -> uuid.UUID:
+    """Return the id of a job. Raises BadParameter for other text."""
+    try:
+        return uuid.UUID(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"{text!r} is not an id of a job; `kosmos-rag jobs list` shows ids") from error
+
+
+IdArguments = Annotated[list[uuid.UUID], typer.Argument(metavar="JOB...", help="Ids of jobs.", parser=_parse_job_id)]
 LimitOption = Annotated[
     int, typer.Option("--limit", "-n", min=1, max=1000, help="Maximum number of rows, the newest first.")
 ]
@@ -35,7 +44,8 @@ def list_(
         list[str] | None, typer.Option("--state", help="Only jobs in this state, such as dead; may be repeated.")
     ] = None,
     before: Annotated[
-        uuid.UUID | None, typer.Option("--before", metavar="JOB", help="Only jobs older than this one.")
+        uuid.UUID | None,
+        typer.Option("--before", metavar="JOB", help="Only jobs older than this one.", parser=_parse_job_id),
     ] = None,
     limit: LimitOption = 20,
     *,
@@ -65,7 +75,9 @@ def list_(
 @app.command("show")
 @command
 def show(
-    job: Annotated[uuid.UUID, typer.Argument(metavar="JOB", help="Id of a job.")], *, common: TenantOptions
+    job: Annotated[uuid.UUID, typer.Argument(metavar="JOB", help="Id of a job.", parser=_parse_job_id)],
+    *,
+    common: TenantOptions,
 ) -> None:
     """Show a job with all its fields."""
     with common.open_tenant() as owner:
@@ -85,7 +97,9 @@ def show(
 @app.command("retry")
 @command
 def retry(
-    jobs: Annotated[list[uuid.UUID] | None, typer.Argument(metavar="[JOB...]", help="Ids of jobs.")] = None,
+    jobs: Annotated[
+        list[uuid.UUID] | None, typer.Argument(metavar="[JOB...]", help="Ids of jobs.", parser=_parse_job_id)
+    ] = None,
     all_: Annotated[bool, typer.Option("--all", help="All dead and cancelled jobs of the tenant.")] = False,
     *,
     common: TenantOptions,
