@@ -82,6 +82,8 @@ class BufferedMeter:
         self._waiting: dict[TenantRef, list[UsageRow]] = {}
         self._stored: set[uuid.UUID] = set()
         """Tenants whose usage has been written: one of them that is not there any more was erased."""
+        self._without_documents: set[TenantRef] = set()
+        """Tenants that had no document when their usage was to be written."""
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -118,10 +120,14 @@ class BufferedMeter:
         """
         self._closed.set()
         self.flush()
-        if waiting := sum(map(len, self._waiting.values())):
-            log.warning(
-                "%d rows of usage were not written: their tenant has no document, or the database failed", waiting,
-                extra={"action": "usage_dropped"},
+        for owner, rows in self._waiting.items():
+            # A question to a new tenant is no fault.
+            is_new = owner in self._without_documents
+            log.log(
+                logging.INFO if is_new else logging.WARNING,
+                "usage of tenant %s was not stored: %s", owner.name,
+                "it has no document" if is_new else f"the database failed; {len(rows):,} rows are lost",
+                extra={"action": "usage_dropped", "tenant": owner.name},
             )  # fmt: skip
 
     def _run(self) -> None:
@@ -157,10 +163,13 @@ class BufferedMeter:
                         insert_rows(connection, owner.id, rows)
                 if is_owned:
                     self._stored.add(owner.id)
+                    self._without_documents.discard(owner)
                     del self._waiting[owner]
                 else:
+                    self._without_documents.add(owner)
                     self._keep_recent(owner)
             except DatabaseError as error:
+                self._without_documents.discard(owner)
                 log.debug("usage waits: %s", error, extra={"action": "usage_waits", "tenant": owner.name})
                 if _concerns_all(error):
                     return
@@ -178,6 +187,7 @@ class BufferedMeter:
             self._waiting[owner] = join_rows([replace(row, subject=None) for row in recent])
         else:
             del self._waiting[owner]
+            self._without_documents.discard(owner)
         if dropped := len(rows) - len(recent):
             log.warning(
                 "%d rows of usage were dropped: their tenant was erased, or had no document for a day", dropped,
@@ -200,6 +210,7 @@ class BufferedMeter:
         excess = sum(map(len, self._waiting.values())) - _MAX_WAITING
         for owner in sorted(self._waiting, key=lambda owner: owner.id in self._stored) if excess > 0 else ():
             dropped = len(self._waiting.pop(owner))
+            self._without_documents.discard(owner)
             log.error(
                 "%d rows of usage were dropped: the database has refused them for long", dropped,
                 extra={"action": "usage_dropped", "tenant": owner.name},

@@ -241,6 +241,29 @@ def test_usage__without_a_tenant_sends_no_refused_statement(
         assert {row.subject for row in rows} == {None}  # an erased name would come back with a new tenant
 
 
+def test_close__warns_of_a_failing_database_and_not_of_a_tenant_without_documents(
+    settings: Settings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with caplog.at_level(logging.INFO, "kosmos_rag"), _metered(settings) as (engine, meter):
+        engine.tenant("empty").search("leave")
+        engine.tenant("acme").ingest(LEAVE)
+        meter.flush()
+        engine.tenant("acme").search("leave")
+        append = meter._append
+
+        def refuse_acme(owner: TenantRef) -> AbstractContextManager[psycopg.Connection]:
+            if owner.name == "acme":
+                raise NodeUnavailable("the node of acme does not answer")
+            return append(owner)
+
+        monkeypatch.setattr(meter, "_append", refuse_acme)
+    dropped = [record for record in caplog.records if getattr(record, "action", "") == "usage_dropped"]
+    assert sorted((record.levelname, record.getMessage().partition(";")[0]) for record in dropped) == [
+        ("INFO", "usage of tenant empty was not stored: it has no document"),
+        ("WARNING", "usage of tenant acme was not stored: the database failed"),
+    ]
+
+
 def test_usage__of_an_erased_tenant_is_dropped(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
     with _metered(settings) as (engine, meter):
         acme = engine.tenant("acme", subject="ann")
