@@ -3,10 +3,11 @@
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 
 from kosmos_rag.parsing import bounds
-from kosmos_rag.parsing.pdf.cells import FoundTable, divide_runs
-from kosmos_rag.parsing.pdf.graphics import NEAR, Box, unite
+from kosmos_rag.parsing.pdf.cells import LEAST_ROWS, FoundTable, divide_runs
+from kosmos_rag.parsing.pdf.graphics import NEAR, Box, Rules, unite
 from kosmos_rag.parsing.pdf.lattices import Grid, find_lattices
 from kosmos_rag.parsing.pdf.lines import ONE_LINE, Line, join_line, join_rows, join_runs
 from kosmos_rag.parsing.pdf.page import PageContent
@@ -23,7 +24,7 @@ _NEAR_SHAPES = 10.0
 def arrange(content: PageContent) -> list[Region]:
     """Return the regions of a page in reading order."""
     lines = join_rows(list(_drop_copies(line for line in join_runs(content.lines) if line.text)))
-    lines = list(_mark_bands(lines, content.boxes))
+    lines = list(_mark_bands(_drop_line_numbers(lines, content.rules), content.boxes))
     items = [Item(box=line.box, order=order, line=line) for order, line in enumerate(lines)]
     turned = list(content.turned)
     if content.is_vertical or len(items) > bounds.MAX_PAGE_LINES:
@@ -52,6 +53,26 @@ def _drop_copies(lines: Iterable[Line]) -> Iterator[Line]:
             bold.add(id(copy))
     for line in remaining:
         yield line._replace(bold=True) if id(line) in bold else line
+
+
+def _drop_line_numbers(lines: Sequence[Line], rules: Rules) -> Sequence[Line]:
+    """Return the lines without the numbers of lines in a margin.
+
+    These count up, and are alone on the left of a line down the page that no other line meets.
+    """
+    for wall in rules.vertical:
+        outside = sorted(
+            (line for line in lines if line.right < wall.left and wall.bottom < line.baseline < wall.top),
+            key=lambda line: -line.baseline,
+        )
+        if len(outside) < LEAST_ROWS or not all(line.text.isdecimal() for line in outside):
+            continue
+        numbers = [int(line.text) for line in outside]
+        is_met = any(rule.left - NEAR <= wall.left <= rule.right + NEAR for rule in rules.horizontal)
+        if not is_met and all(second == first + 1 for first, second in pairwise(numbers)):
+            outside_ids = set(map(id, outside))
+            return [line for line in lines if id(line) not in outside_ids]
+    return lines
 
 
 def _is_copy(line: Line, other: Line) -> bool:
