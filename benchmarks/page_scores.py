@@ -313,13 +313,25 @@ def _is_same_name(name: str, full: str) -> bool:
 
 def _text_rows(text: str) -> Iterator[list[_Pair]]:
     """Yield the pairs of lines like `name: value; name: value`."""
+    names: list[str] = []
     for line in text.split("\n"):
-        if "; " in line or ": " in line:
-            pairs = []
-            for cell in line.split("; "):
-                name, colon, value = cell.partition(": ")
-                pairs.append((squeeze(name), squeeze_cell(value)) if colon else ("", squeeze_cell(cell)))
-            yield pairs
+        if " | " in line:
+            names = line.split(" | ")
+        elif "; " in line or ": " in line:
+            yield _split_cells(line.split("; "), names)
+
+
+def _split_cells(cells: Sequence[str], names: Sequence[str]) -> list[_Pair]:
+    """Return names and values of the cells of a row; a name of the line above may have a colon."""
+    parts = [
+        next(((name, cell[len(name) + 2 :]) for name in names if cell.startswith(f"{name}: ")), ("", cell))
+        for cell in cells
+    ]
+    if not any(name for name, _ in parts):
+        parts = [
+            (name, value) if colon else ("", cell) for cell in cells for name, colon, value in [cell.partition(": ")]
+        ]
+    return [(squeeze(name), squeeze_cell(value)) for name, value in parts]
 
 
 def _markdown_rows(text: str) -> Iterator[list[_Pair]]:
