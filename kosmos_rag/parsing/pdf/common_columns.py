@@ -1,6 +1,7 @@
 """Columns that rows of a PDF page and the rows below them have in common."""
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Sequence
 from itertools import pairwise, takewhile
 
 from kosmos_rag.parsing.pdf import cells
@@ -8,6 +9,8 @@ from kosmos_rag.parsing.pdf.cells import Columns, find_columns, is_blank_value, 
 from kosmos_rag.parsing.pdf.graphics import NEAR
 from kosmos_rag.parsing.pdf.lines import Line, join_text
 from kosmos_rag.parsing.pdf.text_layer import Run
+
+_YEAR = re.compile(r"(?:19|20)\d\d")
 
 
 def are_aligned(lines: Sequence[Sequence[Run]], others: Sequence[Sequence[Run]]) -> bool:
@@ -30,7 +33,7 @@ def find_common_columns(
         lines: the runs of the rows above.
         following: the runs of the rows below.
     """
-    if _is_title_row(lines, following) or _has_names(following, lines[0]):
+    if _is_title_row(lines, following) or _has_names(following, lines[0]) or are_bold_names(following, lines[-1]):
         return None
     leading = list(takewhile(lambda line: not has_values(line), following))
     if leading and _have_names(leading, lines, columns):
@@ -79,7 +82,7 @@ def _has_names(lines: Sequence[Sequence[Run]], names: Sequence[Run]) -> bool:
         return False
     first, *others = lines
     columns = find_columns(lines)
-    if 2 * len(first) <= len(columns):
+    if 2 * len(first) <= len(columns) or (has_values(first) and not has_years(run.text for run in first)):
         return False
     style = _styles(first)
     if (
@@ -94,6 +97,25 @@ def _has_names(lines: Sequence[Sequence[Run]], names: Sequence[Run]) -> bool:
         column for column in numeric if rows[0].cells.get(column) and not is_value(join_text(rows[0].cells[column]))
     ]
     return 2 * len(words) > len(numeric)
+
+
+def has_years(texts: Iterable[str]) -> bool:
+    """Return whether the numbers among cells are years, as names of columns are."""
+    numbers = list(filter(is_value, texts))
+    return len(numbers) > 0 and all(map(_YEAR.fullmatch, map(str.strip, numbers)))
+
+
+def are_bold_names(lines: Sequence[Sequence[Run | Line]], above: Sequence[Run | Line]) -> bool:
+    """Return whether rows of bold words are below one that is not bold.
+
+    They are the names of other columns.
+    """
+    return (
+        max(map(len, lines)) > 1
+        and all(cell.bold for line in lines for cell in line)
+        and not any(cell.bold for cell in above)
+        and not any(map(has_values, lines))
+    )
 
 
 def _are_above(lines: Sequence[Sequence[Run]], columns: Columns) -> bool:

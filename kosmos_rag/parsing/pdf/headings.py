@@ -8,9 +8,11 @@ from typing import NamedTuple
 
 from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.headings import LONGEST
-from kosmos_rag.parsing.pdf.cells import is_value
+from kosmos_rag.parsing.pdf.cells import LEADING, is_value
+from kosmos_rag.parsing.pdf.graphics import NEAR
 from kosmos_rag.parsing.pdf.lines import LARGER, Line, join_text
-from kosmos_rag.parsing.pdf.page_lines import APART, Paragraph
+from kosmos_rag.parsing.pdf.page_lines import APART, Paragraph, line_distance
+from kosmos_rag.parsing.pdf.table_evidence import LEADER
 
 Style = tuple[float, bool]
 """Size of the letters, and whether they are bold."""
@@ -89,7 +91,7 @@ class _TextStyles:
         for paragraph in flow:
             for line in paragraph.lines:
                 in_all[line.style] += len(line.text)
-                if len(paragraph.text) > LONGEST:
+                if len(paragraph.text) > self.find_longest(paragraph):
                     in_text[line.style] += len(line.text)
         self.of_text = {style for style, count in in_text.items() if 2 * count > in_all[style]}
 
@@ -99,7 +101,15 @@ class _TextStyles:
         if line.style in self.of_text:
             return False
         is_heavier = not self.bold and all(part.bold for part in paragraph.lines)
-        return line.size >= self.size * LARGER or (is_heavier and self.is_as_large(paragraph))
+        return self.is_larger(paragraph) or (is_heavier and self.is_as_large(paragraph))
+
+    def is_larger(self, paragraph: Paragraph) -> bool:
+        """Return whether the letters of a paragraph are larger than those of the text."""
+        return paragraph.lines[0].size >= self.size * LARGER
+
+    def find_longest(self, paragraph: Paragraph) -> int:
+        """Return how many letters a heading has at most: in larger letters twice as many."""
+        return LONGEST * (1 + self.is_larger(paragraph))
 
     def is_as_large(self, paragraph: Paragraph) -> bool:
         """Return whether the letters of a paragraph are as large as those of the text."""
@@ -112,21 +122,24 @@ def _candidates(flow: Sequence[Paragraph], styles: _TextStyles) -> Iterator[tupl
     Many of one style in a row are a list.
     """
     marked: list[tuple[Paragraph, str | None]] = []
-    for paragraph, following in pairwise([*flow, None]):
-        if paragraph is not None:
-            title = _title(paragraph)
-            is_heading = title is not None and (
+    for before, paragraph, following in zip([None, *flow], flow, [*flow[1:], None], strict=False):
+        title = _title(paragraph, styles)
+        is_heading = (
+            title is not None
+            and (
                 styles.may_be_heading(paragraph)
                 or (styles.is_as_large(paragraph) and _is_numbered(paragraph, title, following))
             )
-            marked.append((paragraph, title if is_heading else None))
+            and (_POINT.match(title) or not (_are_one(before, paragraph) or _are_one(paragraph, following)))
+        )
+        marked.append((paragraph, title if is_heading else None))
     for style, group in groupby(marked, key=lambda each: each[1] and each[0].lines[0].style):
         headings = [(paragraph, title) for paragraph, title in group if title]
         if style and len(headings) <= _MOST_IN_A_ROW:
             yield from headings
 
 
-def _title(paragraph: Paragraph) -> str | None:
+def _title(paragraph: Paragraph, styles: _TextStyles) -> str | None:
     """Return the text of a paragraph in one line.
 
     The result is None if it is too long, a date, a sentence, or no words.
@@ -135,21 +148,46 @@ def _title(paragraph: Paragraph) -> str | None:
         return None
     title = " ".join(paragraph.text.split())
     if (
-        len(title) > LONGEST
+        len(title) > styles.find_longest(paragraph)
         or sum(map(str.isalpha, title)) < 2
         or title.endswith(_SENTENCE_END)
         or _LABEL.match(title)
         or _ADDRESS.fullmatch(title)
         or any(line.is_label for line in paragraph.lines)
+        or _is_list(paragraph.lines)
         or _ITEM.match(title)
         or _REMARK.fullmatch(title)
         or _LETTERS.fullmatch(title)
         or _DATE.fullmatch(title)
         or (title.endswith((":", "\uff1a")) and not title.isupper())
         or _is_labelled_value(title)
+        or LEADER.search(title)
     ):
         return None
     return title
+
+
+def _are_one(above: Paragraph | None, paragraph: Paragraph | None) -> bool:
+    """Return whether two paragraphs are near to each other, and in the same letters."""
+    if not above or not paragraph or not above.lines or not paragraph.lines:
+        return False
+    last, first = above.lines[-1], paragraph.lines[0]
+    is_near = paragraph.space_above <= APART and line_distance(last, first) <= LEADING
+    return is_near and last.style == first.style and last.region == first.region
+
+
+def _is_list(lines: Sequence[Line]) -> bool:
+    """Return whether lines end before a word that had room, as in an address."""
+    right = max(line.right for line in lines)
+    return any(
+        abs(line.left - following.left) < NEAR and line.right + line.size + _first_width(following) < right
+        for line, following in pairwise(lines)
+    )
+
+
+def _first_width(line: Line) -> float:
+    word = line.text.split(maxsplit=1)[0]
+    return (line.right - line.left) * len(word) / len(line.text)
 
 
 def _has_cells(line: Line) -> bool:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kosmos_rag.parsing.clean import clean
 from kosmos_rag.parsing.pdf.graphics import Box
-from kosmos_rag.parsing.pdf.text_layer import RAISED, SEAM, Run
+from kosmos_rag.parsing.pdf.text_layer import RAISED, SEAM, WORD_GAP, Run
 
 _SCRIPT_SIZE = 0.85
 """Sizes of the letters of a line that a superscript or subscript has at most."""
@@ -17,8 +17,6 @@ _LINE_OFFSET = 0.5
 """Sizes of the letters by which baselines of one line differ at most; of a superscript more, because it is raised."""
 _LETTER_GAP = 0.15
 """Sizes of the letters between two runs of one word at most."""
-WORD_GAP = 0.7
-"""Sizes of the letters between two words of one line at most."""
 _SIMPLE_SCRIPT = re.compile(r"[-+\u2212]?\w+")
 _ORDINAL = re.compile(r"st|nd|rd|th|er|re|e|o|a|º|ª")
 LARGER = 1.05

@@ -1,6 +1,7 @@
 """Lines, tables and paragraphs of the pages of a PDF, and its typography."""
 
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,10 @@ from kosmos_rag.parsing.tables.table import TableText
 
 APART = 1.25
 """Usual distances of two lines that make them two paragraphs, or set a heading or a running line apart."""
+CAPTION = re.compile(
+    r"(?:fig(?:ure|\.)?|tab(?:le|\.)?|abb(?:ildung|\.)?|tabelle|chart|listing|algorithm|scheme|図|表)\s*[A-Z]?\d+",
+    re.IGNORECASE,
+)
 _PUNCTUATION = ".,;:!?()[]\"'\u201c\u201d\u2018\u2019\u201e\u00ab\u00bb"
 
 

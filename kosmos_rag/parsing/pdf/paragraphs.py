@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from kosmos_rag.parsing.limits import OutputLimits
 from kosmos_rag.parsing.pdf.cells import LEADING
-from kosmos_rag.parsing.pdf.lines import LARGER, WORD_GAP, Line
+from kosmos_rag.parsing.pdf.lines import LARGER, Line
 from kosmos_rag.parsing.pdf.page_lines import (
     APART,
+    CAPTION,
     Metrics,
     PageLines,
     Paragraph,
@@ -23,12 +24,9 @@ from kosmos_rag.parsing.pdf.page_lines import (
 from kosmos_rag.parsing.pdf.regions import PROSE_LETTERS
 from kosmos_rag.parsing.pdf.running_lines import drop_running_lines
 from kosmos_rag.parsing.pdf.table_pages import continue_tables
+from kosmos_rag.parsing.pdf.text_layer import WORD_GAP
 
 _SENTENCE_END = re.compile(r"[.!?:;\u3002\uff01\uff1f\u2026][\"'\u201d\u2019\u00bb)\]]*(?:\^\(?\w+\)?)?$")
-_CAPTION = re.compile(
-    r"(?:fig(?:ure|\.)?|tab(?:le|\.)?|abb(?:ildung|\.)?|tabelle|chart|listing|algorithm|scheme|図|表)\s*[A-Z]?\d+",
-    re.IGNORECASE,
-)
 _EDGE_POINTS = 8
 """Points by which lines of one column may differ at the left."""
 _ITEM = re.compile(r"(?:[•▪◦‣*\u2013\u2014-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)])\s")
@@ -148,7 +146,7 @@ class _PageBuilder:
         if line.size <= self._metrics.size / LARGER:
             # A line of the text may begin with a word in smaller letters: code, an abbreviation in capitals.
             return aside or self._begins_block(line, above)
-        if _CAPTION.match(line.text) and self._begins_block(line, above):
+        if CAPTION.match(line.text) and self._begins_block(line, above):
             return True
         return aside and above is not None and above.style == line.style and not self._is_apart(above, line)
 
@@ -215,7 +213,7 @@ class _PageBuilder:
                 each
                 and each.region == line.region
                 and line.baseline < each.baseline < last.baseline
-                and not _CAPTION.match(each.text)
+                and not CAPTION.match(each.text)
                 for each in lines
             )
         )

@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from kosmos_rag.parsing.pdf.cells import LEAST_ROWS, FoundTable
 from kosmos_rag.parsing.pdf.graphics import NEAR, Box, Rules, unite
-from kosmos_rag.parsing.pdf.lines import ONE_LINE, WORD_GAP, Line
+from kosmos_rag.parsing.pdf.lines import ONE_LINE, Line
+from kosmos_rag.parsing.pdf.text_layer import WORD_GAP
 
 _BLANK = 5.0
 """Sizes of the letters between two rows that no strip joins."""

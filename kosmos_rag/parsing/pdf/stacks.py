@@ -8,10 +8,10 @@ from itertools import pairwise, takewhile
 
 from kosmos_rag.parsing.pdf import cells
 from kosmos_rag.parsing.pdf.cells import Columns, FoundTable, find_columns, is_value
-from kosmos_rag.parsing.pdf.common_columns import are_aligned, find_common_columns, has_values, widen
+from kosmos_rag.parsing.pdf.common_columns import are_aligned, are_bold_names, find_common_columns, has_values, widen
 from kosmos_rag.parsing.pdf.graphics import NEAR, Box, Rules, unite
 from kosmos_rag.parsing.pdf.lines import LARGER, Line, join_line
-from kosmos_rag.parsing.pdf.page_lines import APART
+from kosmos_rag.parsing.pdf.page_lines import APART, CAPTION
 from kosmos_rag.parsing.pdf.regions import Chunk, Region, Row, Stack, is_written_by_column
 from kosmos_rag.parsing.pdf.row_groups import join_groups, join_names
 from kosmos_rag.parsing.pdf.table_evidence import MARKER, is_tabular
@@ -103,7 +103,7 @@ class TableFinder:
             above = rows[index - 1] if index else None
             is_title = self._is_title(rows, index)
             if section and above is not None:
-                is_apart = above.level - row.level > APART * usual
+                is_apart = above.level - row.level > APART * usual or are_bold_names([row.lines], above.lines)
                 is_ruled = not has_row_rules and self._wide_rules(box, above.level, row.level)
                 if is_title or is_apart or is_ruled:
                     yield _Section(rows=section, stack=stack)
@@ -178,6 +178,8 @@ class TableFinder:
         end = at = start + 1
         between = 0
         while at < len(sections) and isinstance(section := sections[at], _Section):
+            if CAPTION.match(section.rows[0].lines[0].text):
+                break
             if section.stack is None:
                 if section.rows[0].lines[0].size > LARGER * lines[-1][0].size:
                     break
@@ -266,7 +268,7 @@ class TableFinder:
         for index in range(max(heads, 1)):
             spread_names(rows[index:], columns, rules)
         table = cells.build_table(rows, len(columns))
-        if table is None or not is_tabular(table, has_rules=has_rules):
+        if table is None or not is_tabular(table, has_rules=has_rules, begins_alike=_begin_alike(rows)):
             return None
         if names is not None:
             rows = [*names.rows, *rows[names.replaced :]] if names.is_sure else rows
@@ -296,6 +298,12 @@ def _count_names_above(rows: Sequence[Row], most: int) -> int:
         lambda row: not has_values(row.lines) and row.items[0].box.left > left + NEAR, rows[-2 : -1 - most : -1]
     )
     return 1 + sum(1 for _ in above)
+
+
+def _begin_alike(rows: Sequence[cells.Row]) -> bool:
+    """Return whether the cells of each row begin where those of the first one begin."""
+    lefts = {column: runs[0].left for column, runs in rows[0].cells.items()}
+    return all(abs(runs[0].left - lefts.get(at, 0.0)) < NEAR for row in rows for at, runs in row.cells.items())
 
 
 def _is_tight(above: Row, row: Row) -> bool:

@@ -1,13 +1,12 @@
 """Names of the columns of a PDF table without vertical lines: the words above its numbers."""
 
-import re
 from collections import defaultdict
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 from kosmos_rag.parsing.pdf.cells import LEADING, Columns, Row, is_blank_value, is_value
-from kosmos_rag.parsing.pdf.common_columns import is_numeric
+from kosmos_rag.parsing.pdf.common_columns import has_years, is_numeric
 from kosmos_rag.parsing.pdf.graphics import NEAR, Box
 from kosmos_rag.parsing.pdf.lines import join_text
 from kosmos_rag.parsing.pdf.text_layer import Run
@@ -15,7 +14,6 @@ from kosmos_rag.parsing.tables.headers import is_progression
 
 WIDE = 0.9
 """Share of the width of a table that a ruled line between its rows or below its names has."""
-_YEAR = re.compile(r"(?:19|20)\d\d")
 
 _Range = tuple[int, int]
 """First and last column that a name covers."""
@@ -144,8 +142,7 @@ def _count_rows_of_words(rows: Sequence[Row]) -> int:
 def _has_ordered_names(row: Row) -> bool:
     """Return whether the numbers are years, or all cells are numbers at equal steps."""
     texts = [join_text(row.cells[column]) for column in sorted(row.cells)]
-    numbers = list(filter(is_value, texts))
-    return is_progression(texts) or (len(numbers) > 0 and all(map(_YEAR.fullmatch, map(str.strip, numbers))))
+    return is_progression(texts) or has_years(texts)
 
 
 def _is_below_names(names: Row, row: Row, columns: Columns, rules: Sequence[Box]) -> bool:

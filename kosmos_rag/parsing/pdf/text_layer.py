@@ -26,14 +26,22 @@ _IDEOGRAPHS = "\u2e80"
 _RIGHT_TO_LEFT = re.compile(r"[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 COLUMN_GAP = 0.4
 """Sizes of the letters between two characters, or text objects, that may belong to different cells."""
+WORD_GAP = 0.7
+"""Sizes of the letters between two words of one line at most."""
 SEAM = 0.33
 """Sizes of the letters between two text objects of a line of cells that are two cells."""
+_STOPS = ".:!?"
 _LEADERS = "._\u2026\u00b7"
-_CODES = re.compile(r"[\x0b\x0c\x0e-\x1f\x88]|\r(?!\n)")
-"""Characters of TeX fonts without Unicode, by their codes in the encodings OT1, T1 and TS1."""
-_LETTERS_OF_CODES = dict(zip("\x0b\x0c\r\x0e\x0f", "\ufb00\ufb01\ufb02\ufb03\ufb04", strict=True)) | dict(
-    zip("\x1b\x1c\x1d\x1e\x1f\x15\x16\x88", "\ufb00\ufb01\ufb02\ufb03\ufb04\u2013\u2014\u2022", strict=True)
+_LETTERS_OF_CODES = dict(
+    zip(
+        "\x0b\x0c\x0e\x0f\x1b\x1c\x1d\x1e\x1f\x15\x16\x88",
+        "\ufb00\ufb01\ufb03\ufb04\ufb00\ufb01\ufb02\ufb03\ufb04\u2013\u2014\u2022",
+        strict=True,
+    )
 )
+"""Characters of TeX fonts without Unicode, by their codes in the encodings OT1, T1 and TS1."""
+_CODES = re.compile(f"[{re.escape(''.join(_LETTERS_OF_CODES))}]")
+_BULLET = "\x88"
 
 MIDDLE = 0.3
 """Sizes of the letters from the baseline to the middle of a line."""
@@ -83,8 +91,6 @@ class LayerReader:
         self._layer = layer.raw
         # A character outside the first plane has two indexes in the layer.
         self._text = layer.get_text_range()
-        if _CODES.search(self._text) is not None:
-            self._text = _CODES.sub(lambda code: _LETTERS_OF_CODES.get(code[0], code[0]), self._text)
         if not self._text.isascii() and max(self._text) > "\uffff":
             self._text = "".join(map(_split_surrogates, self._text))
         self._walls = rules.vertical, rules.horizontal
@@ -100,6 +106,7 @@ class LayerReader:
         """Index in its words and in the layer of the first character of a line that runs in another direction."""
         self._matrix = self._raw.FS_MATRIX()
         self._loose = self._raw.FS_RECTF()
+        self._text = _CODES.sub(self._read_code, self._text)
 
     def read(self) -> list[tuple[int, list[Run]]]:
         """Return direction and runs of each line."""
@@ -124,6 +131,15 @@ class LayerReader:
                     yield style, runs
                 at, first = self._take_turned() or (len(words), first)
                 words = words[at:]
+
+    def _read_code(self, code: re.Match[str]) -> str:
+        """Return the letters of a code of a bitmap font, which has no name.
+
+        Fonts of symbols, which have names, have other characters at these codes.
+        """
+        index = self._raw.FPDFText_GetCharIndexFromTextIndex(self._layer, code.start())
+        is_letter = code[0] == _BULLET or not self._face(index).name
+        return _LETTERS_OF_CODES[code[0]] if is_letter else code[0]
 
     def _take_turned(self) -> tuple[int, int] | None:
         """Return where the last line begins to run in another direction, once."""
@@ -275,7 +291,7 @@ class LayerReader:
             if letters and (
                 own_size != size
                 or abs(own_baseline - baseline) > 0.05 * style.size
-                or self._are_apart(right, letters[-1], box_left, character, style.size, walls)
+                or self._are_apart(right, _last_letter(letters), box_left, character, style.size, walls)
             ):
                 text = _join_surrogates("".join(letters))
                 yield Run(text, left, right, baseline, size, style.bold, start=None if style.turn else start)
@@ -310,7 +326,8 @@ class LayerReader:
             walls: left and right of the ruled lines at its height.
         """
         gap = left - right
-        if gap > COLUMN_GAP * size:
+        # The space after a sentence or colon is wider.
+        if gap > (WORD_GAP if before in _STOPS else COLUMN_GAP) * size:
             return character not in _LEADERS or before != character
         if gap < -size:
             return True
@@ -319,6 +336,11 @@ class LayerReader:
                 return True
         start, end = (left, right) if left < right else (right, left)
         return any(start - 1.0 < wall_right and wall_left < end + 1.0 for wall_left, wall_right in walls)
+
+
+def _last_letter(letters: Sequence[str]) -> str:
+    """Return the last character that is no space."""
+    return letters[-2] if letters[-1] == " " and len(letters) > 1 else letters[-1]
 
 
 def _find_seams(boxes: Sequence[Box], size: float) -> Iterator[float]:

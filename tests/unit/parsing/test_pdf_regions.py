@@ -438,3 +438,84 @@ def test_parse_pdf__running_lines_of_left_and_right_pages() -> None:
         page.lines(50, 120, f"Sentence {number} of the paper is on this page.")
     text = page.parse().text
     assert text.count("Pumps in plants") == text.count("Anna Berg") == 1
+
+
+SENTENCE = "This line of the letter has the size that most of the text on its page has."
+
+
+@pytest.mark.parametrize(
+    "address",
+    [["ATTN: Beta Limited Company", "93B Sai Yu", "Yuen Long, N.T., 0000, HK"], ["Beta Ltd.", "Linz"]],
+    ids=["lines with room", "two texts"],
+)
+def test_parse_pdf__an_address_in_larger_letters_is_no_heading(address: list[str]) -> None:
+    page = Page()
+    page.text(50, 60, "Invoice", size=18)
+    page.lines(50, 100, *address, size=12, leading=14)
+    page.lines(50, 160, *[SENTENCE] * 6)
+    assert [heading.title for heading in page.parse().headings] == ["Invoice"]
+
+
+def test_parse_pdf__a_long_title_in_larger_letters_is_a_heading() -> None:
+    page = Page()
+    title = ["The performance of a cell of gallium, indium and phosphide", "with a tunnel of aluminium and arsenide"]
+    page.lines(50, 60, title[0], f"{title[1]} on glass", size=14, leading=17)
+    page.lines(50, 160, *[SENTENCE] * 6)
+    assert [squeeze(heading.title) for heading in page.parse().headings] == [" ".join([*title, "on glass"])]
+
+
+def test_parse_pdf__numbers_of_lines_in_a_margin_are_no_text() -> None:
+    page = Page()
+    page.pdf.line(45, 50, 45, 700)
+    for number in range(1, 26):
+        page.text(28, 60 + 24 * number, str(number))
+    page.lines(60, 94, "The plaintiff asks for", "the payment of the balance.", leading=24)
+    assert squeeze(page.parse().text) == "The plaintiff asks for the payment of the balance."
+
+
+def draw_rows(page: Page, top: float, rows: list[list[str]], *, bold: bool = False) -> None:
+    """Rows without lines; their first column is wider than the others."""
+    for number, row in enumerate(rows):
+        for column, cell in enumerate(row):
+            page.text(50 + 150 * column, top + 14 * number, cell, style="B" * bold)
+
+
+def test_parse_pdf__bold_names_below_rows_begin_another_table() -> None:
+    page = Page()
+    draw_rows(page, 100, [["Invoice", "30064443", "Customer", "47774"], ["Date", "7 May 2014"]])
+    draw_rows(page, 142, [["Item", "Amount", "Text", "Price"]], bold=True)
+    draw_rows(page, 156, [["1", "1", "Exchange", "3.89"], ["2", "1", "Mail", "5.39"], ["3", "2", "Files", "5.39"]])
+    assert "Item: 2; Amount: 1; Text: Mail; Price: 5.39" in page.parse().text
+
+
+def test_parse_pdf__a_bold_total_below_a_line_is_a_row() -> None:
+    page = Page()
+    draw_rows(page, 100, [["", "Net", "Tax", "Total"]], bold=True)
+    draw_rows(page, 114, [["Options", "24.99", "5.00", "29.99"], ["Calls", "0.00", "0.00", "0.00"]])
+    page.pdf.line(50, 132, 560, 132)
+    draw_rows(page, 146, [["Sum", "24.99", "5.00", "29.99"]], bold=True)
+    draw_rows(page, 160, [["Tax paid", "", "5.00"]])
+    text = page.parse().text
+    assert "Sum; Net: 24.99; Tax: 5.00; Total: 29.99" in text
+    assert "Tax paid; Tax: 5.00" in text
+
+
+def test_parse_pdf__bold_labels_above_their_values_are_names() -> None:
+    page = Page()
+    draw_rows(page, 100, [["Mail address", "Name of the reader"]], bold=True)
+    draw_rows(page, 112, [["anna@example.org", "Anna Berg"]])
+    assert "Mail address: anna@example.org; Name of the reader: Anna Berg" in page.parse().text
+
+
+def test_parse_pdf__a_wide_space_after_a_colon_divides_no_cell() -> None:
+    page = Page()
+    rows = [["Points", "s", "r", "s"], ["Lines", "r", "r", "r"], ["Faces", "s", "s", "s"], ["Grid", "s", "r", "s"]]
+    for number, (name, *cells) in enumerate(rows):
+        page.text(50, 130 + 14 * number, f"x:  {name}")
+        for column, cell in enumerate(cells):
+            page.text(150 + 60 * column, 130 + 14 * number, cell)
+    for column, name in enumerate(["one", "two", "three"]):
+        page.text(145 + 60 * column, 114, name)
+    for y in (120, 162):
+        page.pdf.line(50, y, 300, y)
+    assert "x: Lines; one: r; two: r; three: r" in page.parse().text
