@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.parsing import bounds
+from kosmos_rag.parsing.tables.forms import find_bold_names
 from kosmos_rag.parsing.tables.table import Table
 
 
@@ -118,11 +119,9 @@ class TableBuilder:
             header_columns: field of the table.
             caption: field of the table.
         """
-        has_labels = header_rows is None and not self._spans and self._has_bold_labels()
-        if has_labels:
-            header_rows = 0
-        elif header_rows is None:
-            header_rows = self._count_bold_rows() or None
+        has_labels = False
+        if header_rows is None:
+            header_rows, has_labels = find_bold_names(self._rows, self._spans, self._bold)
         return Table(
             rows=self._rows,
             spans=self._spans,
@@ -130,16 +129,4 @@ class TableBuilder:
             header_columns=header_columns,
             has_labels=has_labels,
             caption=caption,
-        )
-
-    def _count_bold_rows(self) -> int:
-        """Count the leading rows in bold letters, where other rows are not."""
-        count = next((number for number, row in enumerate(self._bold) if not row or not all(row)), 0)
-        return count if any(len(row) > 1 for row in self._bold[:count]) else 0
-
-    def _has_bold_labels(self) -> bool:
-        """Return whether the labels of each row are bold, and their values are not."""
-        return bool(self._bold) and all(
-            row and len(row) % 2 == 0 and all(row[::2]) and not any(row[1::2]) and len(row) == len(cells)
-            for row, cells in zip(self._bold, self._rows, strict=True)
         )

@@ -4,7 +4,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import takewhile
 
-from kosmos_rag.parsing.tables.headers import begins_with_names, find_lower_header, has_labels, is_ambiguous, is_label
+from kosmos_rag.parsing.tables.headers import (
+    MAX_HEADER_ROWS,
+    Rows,
+    Spans,
+    begins_with_names,
+    find_header,
+    find_lower_header,
+    has_labels,
+    is_ambiguous,
+    is_label,
+)
 from kosmos_rag.parsing.tables.table import Table
 
 _LEAST_ROWS = 2
@@ -42,6 +52,9 @@ def split_labels(table: Table, *, is_whole: bool = False) -> Iterator[Table]:
     Args:
         is_whole: whether it is all that a sheet has: then it begins with a header.
     """
+    if table.header_rows is not None:
+        yield table
+        return
     at = 0 if table.spans else find_lower_header(table.rows)
     count = at if has_labels(table.rows[:at]) else len(table.rows)
     has_header = count == len(table.rows) and begins_with_names(table.rows)
@@ -80,3 +93,20 @@ def _pair(cells: Sequence[str]) -> tuple[str, ...]:
     if len(cells) == 2 and not any(":" in cell.rstrip(":") for cell in cells[:1]):
         return tuple(cells)
     return (" | ".join(cells),)
+
+
+def find_bold_names(rows: Rows, spans: Spans, bold: Sequence[Sequence[bool]]) -> tuple[int | None, bool]:
+    """Return how many rows of bold letters name columns, and whether labels in bold name values.
+
+    The number is None where letters show nothing, or the cells show more rows.
+
+    Args:
+        bold: whether each cell with a text is bold, by row.
+    """
+    is_full = all(marks and len(marks) == len(row) and len(row) % 2 == 0 for row, marks in zip(rows, bold, strict=True))
+    if rows and is_full and not spans and all(all(row[::2]) and not any(row[1::2]) for row in bold):
+        return 0, True
+    count = next((number for number, row in enumerate(bold) if not row or not all(row)), 0)
+    is_title = not spans and bool(bold) and len(bold[0]) == 1  # it is found by its place
+    is_header = not is_title and find_header(rows, spans).count <= count <= MAX_HEADER_ROWS
+    return (count or None) if is_header else None, False

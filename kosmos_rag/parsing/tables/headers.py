@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from kosmos_rag.parsing import bounds
 
-_MAX_HEADER_ROWS = 4
+MAX_HEADER_ROWS = 4
 MAX_NAME_CHARS = 60
 """Longer cells are text, no names and no values."""
 _YEAR = re.compile(r"(?:19|20)\d\d")
@@ -149,7 +149,7 @@ class _Grid:
         if not self._is_header(first):
             return 0
         count = 1
-        while count < _MAX_HEADER_ROWS and self._continues(first + count - 1):
+        while count < MAX_HEADER_ROWS and self._continues(first + count - 1):
             count += 1
         return count
 

@@ -1,7 +1,7 @@
 """Collect the cells of a sheet: merged cells, and without hidden columns."""
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.parsing import bounds
@@ -19,6 +19,7 @@ class SheetCells:
         self._rows: list[list[str]] = []
         self._numbers: list[int] = []
         self._spans: dict[tuple[int, int], int] = {}
+        self._bold: set[tuple[int, int]] = set()
         self._columns: list[int] | None = None
         self._covered = 0
 
@@ -32,13 +33,18 @@ class SheetCells:
         """Number of cells of the longest row."""
         return max(map(len, self._rows), default=0)
 
-    def add_row(self, number: int, row: list[str]) -> None:
-        """Add the cells of the next row."""
+    def add_row(self, number: int, row: list[str], bold: Collection[int] = ()) -> None:
+        """Add the cells of the next row.
+
+        Args:
+            bold: columns from 0 whose cells have bold letters.
+        """
         if not row:
             return
         if self._rows and number > self._numbers[-1] + 1:
             self._rows.append([])
             self._numbers.append(number - 1)
+        self._bold.update((len(self._rows), column) for column in bold)
         self._rows.append(row)
         self._numbers.append(number)
 
@@ -86,6 +92,9 @@ class SheetCells:
         for row in self._rows:
             for column in reversed(hidden):
                 del row[column : column + 1]
+        self._bold = {
+            (row, column - bisect_left(hidden, column)) for row, column in self._bold if column not in left_out
+        }
         spans = {(row, column, column + width) for (row, column), width in self._spans.items()}
         self._spans = {
             (row, start - bisect_left(hidden, start)): width
@@ -98,6 +107,7 @@ class SheetCells:
         return Sheet(
             rows=self._rows,
             spans=self._spans,
+            bold=self._bold,
             name=name,
             row_numbers=self._numbers,
             column_numbers=self._columns,

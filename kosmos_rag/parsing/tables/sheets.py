@@ -4,13 +4,13 @@ Blank rows and columns separate them.
 """
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from kosmos_rag.core.types.places import cell_range
 from kosmos_rag.parsing import bounds
-from kosmos_rag.parsing.tables.forms import split_labels
+from kosmos_rag.parsing.tables.forms import find_bold_names, split_labels
 from kosmos_rag.parsing.tables.headers import NO_SPANS, Rows, Spans, find_header, is_label
 from kosmos_rag.parsing.tables.table import Table
 
@@ -55,6 +55,8 @@ class Sheet:
     """Texts by row and column."""
     spans: Spans = field(default_factory=dict)
     """Number of columns of a merged cell, by row and column."""
+    bold: Collection[tuple[int, int]] = frozenset()
+    """Row and column of cells in bold letters."""
     name: str | None = None
     row_numbers: Sequence[int] | None = None
     """Number of each row in the file, from 1; None where no row is left out."""
@@ -146,7 +148,7 @@ def split_sheet(sheet: Sheet) -> Iterator[Table | SheetText]:
             for part in parts:
                 # A CSV file is no form.
                 if isinstance(part, Table) and sheet.name is not None:
-                    yield from split_labels(part, is_whole=is_whole)
+                    yield from split_labels(_name_by_letters(part, sheet), is_whole=is_whole)
                 else:
                     yield part
             text = None
@@ -154,6 +156,19 @@ def split_sheet(sheet: Sheet) -> Iterator[Table | SheetText]:
             yield from [text] if text else []
             text = _text(block)
     yield from [text] if text else []
+
+
+def _name_by_letters(table: Table, sheet: Sheet) -> Table:
+    """Return a table with what bold letters show of its names."""
+    if not sheet.bold or table.position is None:
+        return table
+    top, left = table.position
+    bold = [
+        [(top + number, left + column) in sheet.bold for column, cell in enumerate(row) if cell]
+        for number, row in enumerate(table.rows)
+    ]
+    header_rows, has_labels = find_bold_names(table.rows, table.spans, bold)
+    return replace(table, header_rows=header_rows, has_labels=has_labels)
 
 
 def _text(block: _Block) -> SheetText:

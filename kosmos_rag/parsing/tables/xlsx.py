@@ -65,6 +65,7 @@ class _Formats:
     def __init__(self, workbook: Any) -> None:
         self._workbook = workbook
         self._codes: dict[int, str] = {}
+        self._bold: dict[int, bool] = {}
 
     def show(self, value: Any, style: int) -> str:
         if isinstance(value, str):
@@ -75,6 +76,15 @@ class _Formats:
         return (
             plain(value) if code == _GENERAL and not isinstance(value, bool) else collapse_whitespace(show(value, code))
         )
+
+    def is_bold(self, style: int) -> bool:
+        """Return whether cells of a style have bold letters."""
+        bold = self._bold.get(style)
+        if bold is None:
+            styles, fonts = self._workbook._cell_styles, self._workbook._fonts
+            font = styles[style].fontId if style < len(styles) else len(fonts)
+            bold = self._bold[style] = font < len(fonts) and bool(fonts[font].b)
+        return bold
 
     def _code(self, style: int) -> str:
         from openpyxl.styles.numbers import BUILTIN_FORMATS, BUILTIN_FORMATS_MAX_SIZE
@@ -118,9 +128,10 @@ class _SheetReader:
                 hidden = parser.row_dimensions.pop(str(number), {}).get("hidden") in _TRUE
                 if not hidden or hidden_cells:
                     row = self._texts(cells)
+                    bold = [cell["column"] - 1 for cell in cells if self._formats.is_bold(cell["style_id"])]
                     size += sum(map(len, row))
                     self._limits.check_text(size)
-                    self.cells.add_row(number, row)
+                    self.cells.add_row(number, row, bold)
                 else:
                     hidden_rows.add(number)
         for merged in parser.merged_cells.mergeCell if parser.merged_cells else ():

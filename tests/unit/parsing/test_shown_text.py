@@ -383,3 +383,24 @@ def test_xlsx__notes_and_lists_are_no_part_of_a_table() -> None:
         workbook.active.append(row)
     expected = "Sheet\n\nRegion | Q1\nRegion: N; Q1: 1\nRegion: S; Q1: 2\n\n* preliminary\n\nLegend\nr = red"
     assert parse_named("a.xlsx", save(workbook)).text == expected
+
+
+@pytest.mark.parametrize(
+    ("lines", "bold", "text"),
+    [
+        ("Name|Ada\nCity|London\nRole|Author", "A1 A2 A3", "Name: Ada\nCity: London\nRole: Author"),
+        ("Name|City\nAda|London", "A1 B1", "Name | City\nName: Ada; City: London"),
+        ("Report|\nItem|Sum\nTea|1\nMilk|2", "A1 A2 B2", "Report\nItem | Sum\nItem: Tea; Sum: 1\nItem: Milk; Sum: 2"),
+        ("a|b\nc|d\ne|f", "A1 B1 A2 B2 A3 B3", "a | b\na: c; b: d\na: e; b: f"),
+    ],
+)
+def test_xlsx__bold_letters_show_what_names_are(lines: str, bold: str, text: str) -> None:
+    import openpyxl
+    from openpyxl.styles import Font
+
+    workbook = openpyxl.Workbook()
+    for line in lines.split("\n"):
+        workbook.active.append([cell or None for cell in line.split("|")])
+    for cell in bold.split():
+        workbook.active[cell].font = Font(bold=True)
+    assert parse_named("a.xlsx", save(workbook)).text == f"Sheet\n\n{text}"
