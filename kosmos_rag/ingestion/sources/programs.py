@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
 _BLOCK_BYTES = 1024 * 1024
+LONGEST_S = 3000.0
+"""Seconds after which a call is ended, less than a worker waits for a document or for the first entry of a listing."""
 _MESSAGE_BYTES = 4096
 
 
 class ProgramFailed(Exception):
-    """A program ended with an error or wrote nothing for too long.
+    """A program ended with an error, wrote nothing for too long, or took too long.
 
     Sources translate it: the message is what the program itself says.
     """
@@ -34,7 +36,7 @@ class ProgramFailed(Exception):
     def __init__(self, message: str, *, code: int | None, output: str = "") -> None:
         super().__init__(message)
         self.code = code
-        """Exit status; None if the program was ended because it wrote nothing."""
+        """Exit status; None if the program was ended from outside."""
         self.output = output
         """The end of what it wrote to its error output."""
 
@@ -78,7 +80,12 @@ class Program:
 
     @contextmanager
     def stream(
-        self, *arguments: str, silence_s: float, folder: Path | None = None, data: bytes | None = None
+        self,
+        *arguments: str,
+        silence_s: float,
+        longest_s: float = LONGEST_S,
+        folder: Path | None = None,
+        data: bytes | None = None,
     ) -> Iterator[BinaryIO]:
         """Run the program while its output is read.
 
@@ -87,6 +94,7 @@ class Program:
         Args:
             arguments: see `run`.
             silence_s: see `run`. A reader that takes its time does not count.
+            longest_s: seconds after which it is ended in any case, the time of the reader included.
             folder: see `run`.
             data: see `run`.
         """
@@ -103,14 +111,12 @@ class Program:
                 env=self._environment,
                 start_new_session=True,
             ) as process:
-                watched = _WatchedOutput(process, messages, silence_s)
+                watched = _WatchedOutput(self.name, process, messages, silence_s=silence_s, longest_s=longest_s)
                 try:
                     yield cast("BinaryIO", BufferedReader(watched))
                     if watched.read(1):
                         return  # the reader has what it wants
                     watched.wait()
-                except TimeoutExpired:
-                    raise ProgramFailed(f"{self.name} wrote nothing for {silence_s:g} s", code=None) from None
                 finally:
                     if process.poll() is None:
                         process.kill()
@@ -143,22 +149,28 @@ def inherited_environment(without: frozenset[str], **changes: str) -> dict[str, 
 class _WatchedOutput(RawIOBase):
     """The output of a program that must not be silent for long."""
 
-    def __init__(self, process: "Popen[bytes]", messages: BinaryIO, silence_s: float) -> None:
+    def __init__(
+        self, name: str, process: "Popen[bytes]", messages: BinaryIO, *, silence_s: float, longest_s: float
+    ) -> None:
         super().__init__()
         assert process.stdout is not None
-        self._process, self._output = process, process.stdout
-        self._messages, self._silence_s = messages, silence_s
+        self._name, self._process, self._output = name, process, process.stdout
+        self._messages, self._silence_s, self._longest_s = messages, silence_s, longest_s
+        self._ends_at = time.monotonic() + longest_s
+        # Unlike select, poll takes descriptors of any number.
+        self._arrival = select.poll()
+        self._arrival.register(self._output, select.POLLIN)
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: "WriteableBuffer") -> int:
-        """Read what has arrived. Raises TimeoutExpired."""
-        self._watch(lambda slice_s: bool(select.select([self._output], [], [], slice_s)[0]))
+        """Read what has arrived. Raises ProgramFailed."""
+        self._watch(lambda slice_s: bool(self._arrival.poll(slice_s * 1000)))
         return cast("RawIOBase", self._output).readinto(buffer) or 0
 
     def wait(self) -> None:
-        """Wait for the end of the program. Raises TimeoutExpired."""
+        """Wait for the end of the program. Raises ProgramFailed."""
         self._watch(self._has_ended)
 
     def _has_ended(self, slice_s: float) -> bool:
@@ -169,11 +181,15 @@ class _WatchedOutput(RawIOBase):
     def _watch(self, is_done: Callable[[float], bool]) -> None:
         slice_s = min(1.0, self._silence_s)
         known_size, until = -1, 0.0
-        while not is_done(slice_s):
+        while time.monotonic() < self._ends_at:
+            if is_done(slice_s):
+                return
+            now = time.monotonic()
             if (size := os.fstat(self._messages.fileno()).st_size) != known_size:
-                known_size, until = size, time.monotonic() + self._silence_s - slice_s
-            elif time.monotonic() >= until:
-                raise TimeoutExpired(self._process.args, self._silence_s)
+                known_size, until = size, now + self._silence_s - slice_s
+            elif now >= until:
+                raise ProgramFailed(f"{self._name} wrote nothing for {self._silence_s:g} s", code=None)
+        raise ProgramFailed(f"{self._name} took longer than {self._longest_s:g} s", code=None)
 
 
 def _read_end(messages: BinaryIO) -> str:

@@ -1,6 +1,7 @@
 """Files of a remote of rclone as a source, such as Google Drive or SFTP."""
 
 import json
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Literal
@@ -142,7 +143,8 @@ class Rclone:
             options.append("--metadata")
         with (
             self._translate_errors(),
-            self._rclone.stream("lsjson", *options, self._remote, silence_s=SILENCE_S) as output,
+            # A worker waits for each entry anew.
+            self._rclone.stream("lsjson", *options, self._remote, silence_s=SILENCE_S, longest_s=math.inf) as output,
         ):
             for line in read_records(output, b"\n"):
                 if (item := line.strip().rstrip(b",")) not in (b"", b"[", b"]"):

@@ -1,7 +1,11 @@
-"""Programs that sources run: they end where they are silent, however long they take."""
+"""Programs that sources run: they end where they are silent, or take longer than a worker waits."""
 
+import os
+import resource
 import sys
 import time
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -28,6 +32,25 @@ def test_program__that_is_silent_is_ended(python: Program, program: str) -> None
     with pytest.raises(ProgramFailed, match="wrote nothing for 1 s"):
         python.run("-c", program, silence_s=SILENCE_S)
     assert time.monotonic() - began < 30
+
+
+def test_program__that_writes_without_end_is_ended(python: Program) -> None:
+    endless = "import time\nwhile True: print('more', flush=True); time.sleep(0.01)"
+    with (
+        pytest.raises(ProgramFailed, match=r"took longer than 1\.5 s"),
+        python.stream("-c", endless, silence_s=60.0, longest_s=1.5) as output,
+    ):
+        output.read()
+
+
+def test_program__is_read_by_a_process_with_many_open_files(python: Program) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(2048, hard), hard))
+    with ExitStack() as files:
+        files.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        for _ in range(1100):
+            files.enter_context(Path(os.devnull).open())
+        assert python.run("-c", "print('one')", silence_s=60.0) == b"one\n"
 
 
 def test_program__waits_for_a_slow_reader(python: Program) -> None:
