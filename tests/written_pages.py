@@ -119,7 +119,7 @@ def _return_type(call: Callable[..., Any]) -> str:
 
 
 def _lead(call: Callable[..., Any]) -> str:
-    return (inspect.getdoc(call) or "").partition("\n\n")[0]
+    return (inspect.getdoc(call) or "").partition("\n\n")[0].partition(" Args: see ")[0]
 
 
 def write_extras() -> str:
