@@ -27,6 +27,21 @@ _CHARACTERS = {
     PARAGRAPH: "\n",
 }
 """Texts of elements inside a paragraph."""
+_SYMBOL = f"{W}sym"
+_CODES = {
+    "Symbol": {
+        "61": "α", "62": "β", "67": "γ", "64": "δ", "44": "Δ", "6C": "λ", "6D": "μ", "70": "π", "73": "σ", "53": "Σ",  # noqa: RUF001
+        "57": "Ω", "A3": "≤", "AB": "↔", "AC": "←", "AE": "→", "B0": "°", "B1": "±", "B3": "≥", "B4": "×", "B7": "•",  # noqa: RUF001
+        "B8": "÷", "B9": "≠", "BB": "≈", "A5": "∞", "D6": "√",
+    },
+    "Wingdings": {
+        "6F": "☐", "A8": "☐", "A7": "▪", "D8": "➢", "DF": "←", "E0": "→", "E8": "➔", "FB": "✗", "FC": "✓", "FD": "☒",
+        "FE": "☑",
+    },
+    "Wingdings 2": {"4F": "✗", "50": "✓", "51": "☒", "52": "☑", "A3": "☐"},
+}  # fmt: skip
+"""Characters of fonts that have an order of their own, by the last byte of their code."""
+_SYMBOLS = {(font, code): character for font, codes in _CODES.items() for code, character in codes.items()}
 NOT_READ = frozenset({f"{W}pPr", f"{W}rPr", f"{W}del", f"{W}moveFrom", _FALLBACK})
 """Properties, text that a tracked change has removed, and the second copy of a drawing's text."""
 _NOTES = {
@@ -107,6 +122,8 @@ class TextReader:
     def _special(self, element: Any) -> str:
         if element.tag == _EQUATION:
             return write_equation(element)
+        if element.tag == _SYMBOL:
+            return _SYMBOLS.get((element.get(f"{W}font", ""), element.get(f"{W}char", "")[-2:].upper()), "")
         if element.tag in _NOTES:
             return self._refer(_NOTES[element.tag], element.get(f"{W}id", ""))
         if element.tag in (CHART, DIAGRAM):

@@ -253,7 +253,15 @@ class _Cleaner:
             last = self._find(rf"\{{\{{?[<%]-?\s*(?:/\s*|end){name}\s*-?[%>]\}}\}}?", end)
             inside = self._text[end : last.start() if last else len(self._text)]
             return ("" if name == "comment" else inside), last.end() if last else len(self._text)
-        return self._shortcode_words(match.start(), end, name, body), end
+        words = self._shortcode_words(match.start(), end, name, body)
+        return self._separate(words, match.start(), end), end
+
+    def _separate(self, words: str, start: int, end: int) -> str:
+        """Return the words of a shortcode, apart from those before and after it."""
+        before, after = self._text[start - 1 : start], self._text[end : end + 1]
+        if not words or self._line_before(start).endswith("]("):
+            return words
+        return f"{' ' if before.isalnum() or before == '}' else ''}{words}{': ' if after.isalnum() else ''}"
 
     def _shortcode_words(self, start: int, end: int, name: str, body: str) -> str:
         """Return what a page shows of a shortcode's arguments."""

@@ -45,6 +45,12 @@ _HIDDEN = (
     '[style*="line-through" i], .katex-mathml + .katex-html'
 )
 """KaTeX draws an equation for the eye below its MathML."""
+_ROLE_CELLS = ("cell", "columnheader", "gridcell", "rowheader")
+_ROLE_ROWS = ", ".join(f'{tag}[role="row" i]' for tag in ("div", "span", "li"))
+_ANY_CELLS = ", ".join(f'[role="row" i] > [role="{role}" i]' for role in _ROLE_CELLS)
+_LATER_CELLS = ", ".join(f'{first} ~ [role="{role}" i]' for first in _ANY_CELLS.split(", ") for role in _ROLE_CELLS)
+"""Tables of elements that only say that they are one: their cells must not be one word."""
+_TABLE_CELLS = frozenset({"td", "th"})
 _SINGLE = frozenset({"br", "img", "math"})
 """Elements whose contents are not visited."""
 _LISTS = frozenset({"ol", "ul", "menu"})
@@ -223,6 +229,9 @@ class _Reader:
         self._bullets = Bullets()
         self._limits = limits
         self._table_reader = TableReader(tree, self._is_visible)
+        self._later_cells = {node.mem_id for node in tree.css(_LATER_CELLS) if node.tag not in _TABLE_CELLS}
+        self._role_cells = {node.mem_id for node in tree.css(_ANY_CELLS) if node.tag not in _TABLE_CELLS}
+        self._role_rows = {node.mem_id for node in tree.css(_ROLE_ROWS)}
         self._preformatted = 0
         self._heading: _OpenHeading | None = None
 
@@ -250,8 +259,10 @@ class _Reader:
         if tag in _SINGLE:
             self._add_single(node, tag)
             return False
-        if tag in _BREAKS:
-            self._lines.end_line(_BREAKS[tag])
+        if breaks := self._count_breaks(node, tag):
+            self._lines.end_line(breaks)
+        elif node.mem_id in self._later_cells:
+            self._lines.add(" | ")
         elif script := read_script(node) or read_reference(node):
             self._lines.add_verbatim(script)
             return False
@@ -284,8 +295,14 @@ class _Reader:
             self._bullets.close()
         elif tag == "pre":
             self._preformatted -= 1
-        if tag in _BREAKS:
-            self._lines.end_line(_BREAKS[tag])
+        if breaks := self._count_breaks(node, tag):
+            self._lines.end_line(breaks)
+
+    def _count_breaks(self, node: "LexborNode", tag: str) -> int:
+        """Return the line ends before and after an element."""
+        if node.mem_id in self._role_rows:
+            return 1
+        return 0 if node.mem_id in self._role_cells else _BREAKS.get(tag, 0)
 
     def _close_heading(self, heading: _OpenHeading, level: int, node: "LexborNode") -> None:
         added = "".join(self._lines.pieces[heading.pieces :])

@@ -404,3 +404,31 @@ def test_xlsx__bold_letters_show_what_names_are(lines: str, bold: str, text: str
     for cell in bold.split():
         workbook.active[cell].font = Font(bold=True)
     assert parse_named("a.xlsx", save(workbook)).text == f"Sheet\n\n{text}"
+
+
+def test_docx__symbols_are_characters() -> None:
+    from docx.oxml import OxmlElement
+    from docx.oxml.ns import qn
+
+    document = docx.Document()
+    paragraph = document.add_paragraph()
+    for font, code in (("Wingdings", "F0FC"), ("Symbol", "F0B1"), ("Symbol", "F06D"), ("Unknown", "F0B1")):
+        symbol = OxmlElement("w:sym")
+        symbol.set(qn("w:font"), font)
+        symbol.set(qn("w:char"), code)
+        paragraph.add_run()._r.append(symbol)
+    assert parse_named("a.docx", save(document)).text == "✓±μ"
+
+
+@pytest.mark.parametrize("tag", ["div", "span"])
+def test_html__cells_by_role_are_apart(tag: str) -> None:
+    def row(role: str, *cells: str) -> str:
+        return f'<div role="row">{"".join(f"<{tag} role={role}>{cell}</{tag}>" for cell in cells)}</div>'
+
+    table = f'<div role="table">{row("columnheader", "Name", "Age")}{row("cell", "Ann", "3")}</div>'
+    assert parse_named("a.html", f"<!DOCTYPE html><p>x</p>{table}<p>y</p>").text == "x\n\nName | Age\nAnn | 3\n\ny"
+
+
+def test_markdown__tabs_on_one_line_are_apart() -> None:
+    source = '{{< tabs >}}{{< tab "Linux" >}}apt{{< /tab >}}{{< tab "Mac" >}}brew{{< /tab >}}{{< /tabs >}}\n'
+    assert parse_named("a.md", source).text.strip() == "Linux: apt Mac: brew"
