@@ -269,8 +269,19 @@ def _find_strips(rows: Sequence[Row]) -> Iterator[_Strip]:
             if right - left >= width:
                 strip = _grow(rows, index, (left, right), width)
                 earlier.append(strip)
-                if strip.support > 1:
+                if strip.support > 1 or (strip.support and _is_beside_prose(rows, strip)):
                     yield strip
+
+
+def _is_beside_prose(rows: Sequence[Row], strip: _Strip) -> bool:
+    """Return whether a line is on the right of a strip, and text on the left.
+
+    One line of the text is on its level: several are cells. A single line on the left of text is its label.
+    """
+    band = rows[strip.first : strip.last + 1]
+    left = [[item for item in row.items if item.box.right <= strip.left + 1] for row in band]
+    level = [items for items, row in zip(left, band, strict=True) if 0 < len(items) < len(row.items)]
+    return all(len(items) == 1 for items in level) and is_prose([item for items in left for item in items])
 
 
 def _width(row: Row) -> int:

@@ -519,3 +519,20 @@ def test_parse_pdf__a_wide_space_after_a_colon_divides_no_cell() -> None:
     for y in (120, 162):
         page.pdf.line(50, y, 300, y)
     assert "x: Lines; one: r; two: r; three: r" in page.parse().text
+
+
+def test_parse_pdf__a_caption_level_with_a_line_of_the_other_column_is_not_in_its_sentence() -> None:
+    page = Page()
+    words = ["first", "second", "third", "fourth", "fifth", "sixth"]
+    page.lines(50, 100, *[f"The {word} line of the text on the left goes on" for word in words])
+    page.text(330, 136, "Depth of the cell by time")
+    lines = page.parse().text.split("\n")
+    assert "The fourth line of the text on the left goes on" in lines
+    assert lines[-1] == "Depth of the cell by time"
+
+
+def test_parse_pdf__a_label_on_the_left_of_text_is_on_its_first_line() -> None:
+    page = Page()
+    page.text(50, 100, "A.")
+    page.lines(90, 100, *[f"The {word} line of the text of the label" for word in ("first", "second", "third")])
+    assert page.parse().text.startswith("A. The first line")
