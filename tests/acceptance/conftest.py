@@ -11,7 +11,7 @@ from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformer
 
 
 @pytest.fixture(scope="session")
-def torch_models() -> dict[str, EncoderModel]:
+def models() -> dict[str, EncoderModel]:
     """Loaded models by name and settings."""
     return {}
 
@@ -23,7 +23,7 @@ def vectors() -> dict[tuple[str, str], Any]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _model_loaded_once(torch_models: dict[str, EncoderModel], vectors: dict[tuple[str, str], Any]) -> Iterator[None]:
+def _model_loaded_once(models: dict[str, EncoderModel], vectors: dict[tuple[str, str], Any]) -> Iterator[None]:
     """Let the commands and examples of a module share loaded models and vectors.
 
     Each command opens an engine with a model of its own, and the documents of the examples are read again and again.
@@ -31,12 +31,10 @@ def _model_loaded_once(torch_models: dict[str, EncoderModel], vectors: dict[tupl
     obtain, encode = SentenceTransformerEmbedder._obtain, SentenceTransformerEmbedder._encode
 
     def obtain_once(embedder: SentenceTransformerEmbedder) -> EncoderModel:
-        if embedder._models.backend != "torch":
-            return obtain(embedder)
         key = _key(embedder)
-        if key not in torch_models:
-            torch_models[key] = obtain(embedder)
-        return torch_models[key]
+        if key not in models:
+            models[key] = obtain(embedder)
+        return models[key]
 
     def encode_once(embedder: SentenceTransformerEmbedder, texts: list[str]) -> Any:
         key = _key(embedder)
