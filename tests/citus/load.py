@@ -12,7 +12,11 @@ from kosmos_rag.storage.placement import find_placement
 from kosmos_rag.storage.tenants import tenant
 from tests import waiting
 
-SMALL_INDEXES = {"unsegmented_chunks": 10, "vector_min_chunks": 10, "vector": "ivfflat"}
+SMALL_INDEXES = {
+    "indexes.unsegmented_chunks": 10,
+    "indexes.vector_min_chunks": 10,
+    "indexes.vector": "ivfflat",
+}
 """Settings by which small tenants have indexes, of one kind: `auto` chooses by measured times."""
 
 

@@ -13,6 +13,7 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.cluster import CitusCluster
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import tenant
+from tests.integration.variants import changed
 from tests.statements import recorded_statements
 
 PAGES = Path(__file__).parents[2] / "docs"
@@ -50,14 +51,8 @@ def _hits(result: SearchResult) -> list[tuple[Any, ...]]:
 @pytest.fixture(scope="module")
 def expected(loaded_settings: Settings, shared_database: DatabaseSettings) -> list[list[tuple[Any, ...]]]:
     """The answers of a single server, without caches."""
-    retrieval = loaded_settings.rag.retrieval.model_copy(update={"result_cache": 0, "candidates": _CANDIDATES})
-    settings = loaded_settings.model_copy(
-        update={
-            "database": shared_database,
-            "rag": loaded_settings.rag.model_copy(update={"retrieval": retrieval}),
-            "indexes": loaded_settings.indexes.model_copy(update={"vector_cache_mb": 0}),
-        }
-    )
+    plain = {"rag.retrieval.result_cache": 0, "rag.retrieval.candidates": _CANDIDATES, "indexes.vector_cache_mb": 0}
+    settings = changed(loaded_settings, {"database": shared_database, **plain})
     with Engine(settings, embedder=HashingEmbedder(dimensions=384)) as engine:
         scope = engine.tenant("pages")
         scope.ingest(_documents())
@@ -69,12 +64,9 @@ def expected(loaded_settings: Settings, shared_database: DatabaseSettings) -> li
 @pytest.fixture(params=[False, True], ids=["through the coordinator", "on the nodes"])
 def cached(settings: Settings, request: pytest.FixtureRequest) -> Iterator[Engine]:
     """An engine on the cluster with a cache of results."""
-    retrieval = settings.rag.retrieval.model_copy(update={"result_cache": 1000, "candidates": _CANDIDATES})
-    updates = {
-        "database": settings.database.model_copy(update={"use_nodes": request.param}),
-        "rag": settings.rag.model_copy(update={"retrieval": retrieval}),
-    }
-    with Engine(settings.model_copy(update=updates), embedder=HashingEmbedder(dimensions=384)) as engine:
+    retrieval = {"rag.retrieval.result_cache": 1000, "rag.retrieval.candidates": _CANDIDATES}
+    updated = changed(settings, {**retrieval, "database.use_nodes": request.param})
+    with Engine(updated, embedder=HashingEmbedder(dimensions=384)) as engine:
         yield engine
 
 

@@ -12,7 +12,6 @@ from kosmos_rag import Engine, Filter, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import LeaseLost, RequestError, StatementFailed
 from kosmos_rag.core.types import EVERYONE, Outcome
-from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.citus import DISTRIBUTED, LOCAL
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.queue.queue import Queue
@@ -119,8 +118,7 @@ def test_tenants__see_their_own_rows_alone(engine: Engine, name: str, other_name
 
 
 def test_both_retrievers__find_what_there_is_to_find(settings: Settings, name: str) -> None:
-    indexes = settings.indexes.model_copy(update=SMALL_INDEXES)
-    with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as engine:
+    with opened(settings, SMALL_INDEXES) as engine:
         scope = engine.tenant(name)
         scope.ingest(_documents(60))
         before = scope.search("revenue of number7", 10)

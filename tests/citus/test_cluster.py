@@ -5,24 +5,23 @@ from typing import Any
 import psycopg
 import pytest
 
-from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag import Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import IndexLocked, RequestError, StatementFailed
-from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.retrieval import pipeline
 from kosmos_rag.retrieval.hydrate import hydrate
 from kosmos_rag.storage.cluster import CitusCluster
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import tenant
 from tests.citus.load import SMALL_INDEXES, eventually, load, tenants_by_port
+from tests.integration.variants import opened
 
 
 def test_tenant__is_moved_while_it_and_others_are_asked_and_written_to(
     settings: Settings, cluster: DatabaseSettings
 ) -> None:
     admin = cluster.admin_url or ""
-    indexes = settings.indexes.model_copy(update=SMALL_INDEXES)
-    with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as engine:
+    with opened(settings, SMALL_INDEXES) as engine:
         moved, other = tenants_by_port(engine).values()
         for name in (moved, other):
             engine.tenant(name).ingest(
@@ -65,8 +64,7 @@ def test_tenant__is_moved_while_it_and_others_are_asked_and_written_to(
 
 def test_tenant__is_isolated_with_its_index_and_rows(settings: Settings, cluster: DatabaseSettings, name: str) -> None:
     admin = cluster.admin_url or ""
-    indexes = settings.indexes.model_copy(update=SMALL_INDEXES)
-    with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as engine:
+    with opened(settings, SMALL_INDEXES) as engine:
         scope = engine.tenant(name)
         scope.ingest(SourceDocument(source=f"d{n}", data=f"The margin of number{n}.".encode()) for n in range(40))
         scope.indexes.build()
@@ -89,8 +87,7 @@ def test_search__whose_tenant_moves_meanwhile_is_made_again(
 ) -> None:
     """Its candidates are of one node and its passages of another one, where a candidate has been deleted."""
     admin = cluster.admin_url or ""
-    database = settings.database.model_copy(update={"use_nodes": use_nodes})
-    with Engine(settings.model_copy(update={"database": database}), embedder=HashingEmbedder()) as engine:
+    with opened(settings, {"database.use_nodes": use_nodes}) as engine:
         scope = engine.tenant(name)
         scope.ingest([SourceDocument(source=source, data=b"The margin of the quarter.") for source in ("a", "b")])
         calls = list[int]()

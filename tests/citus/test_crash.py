@@ -18,6 +18,7 @@ from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.tenants import tenant
 from kosmos_rag.worker.supervisor import Supervisor
 from tests.citus.load import eventually
+from tests.integration.variants import changed
 from tests.reliability.engine_work import create_runner
 
 _COMMITS_SLOWLY = ("commit_delay = 100000", "commit_siblings = 0")
@@ -29,9 +30,8 @@ _COMMITS_SLOWLY = ("commit_delay = 100000", "commit_siblings = 0")
 def test_crash__between_the_two_commits_repeats_the_job_and_has_its_effect_once(
     local: LocalCluster, settings: Settings, name: str, crashes: int, use_nodes: bool
 ) -> None:
-    limits = settings.worker.model_copy(update={"processes": 1, "poll_s": 0.2, "lease_s": 2.0})
-    database = settings.database.model_copy(update={"use_nodes": use_nodes})
-    settings = settings.model_copy(update={"worker": limits, "database": database})
+    limits = {"worker.processes": 1, "worker.poll_s": 0.2, "worker.lease_s": 2.0}
+    settings = changed(settings, {**limits, "database.use_nodes": use_nodes})
     admin = settings.database.admin_url or ""
     with psycopg.connect(admin, autocommit=True) as connection:
         placement = find_placement(connection, tenant(name).id)

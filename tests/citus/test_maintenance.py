@@ -15,6 +15,7 @@ from kosmos_rag.storage.audit.partitions import PartitionRotation
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.tenants import tenant
 from tests.citus.load import SMALL_INDEXES
+from tests.integration.variants import changed, opened
 
 
 @pytest.fixture
@@ -27,8 +28,7 @@ def admin(cluster: DatabaseSettings) -> Iterator[psycopg.Connection]:
 @pytest.fixture
 def indexed(settings: Settings, name: str) -> Iterator[Tenant]:
     """A tenant with a vector index."""
-    indexes = settings.indexes.model_copy(update=SMALL_INDEXES)
-    with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as engine:
+    with opened(settings, SMALL_INDEXES) as engine:
         scope = engine.tenant(name)
         scope.ingest(SourceDocument(source=f"d{n}", data=f"The margin of number{n}.".encode()) for n in range(40))
         scope.indexes.build()
@@ -76,8 +76,7 @@ def test_vector_index__is_on_the_shard_of_its_tenant_alone(
 def test_retention__deletes_expired_records_of_the_default_partition(
     settings: Settings, cluster: DatabaseSettings, name: str
 ) -> None:
-    audit = settings.rag.audit.model_copy(update={"enabled": True})
-    audited = settings.model_copy(update={"rag": settings.rag.model_copy(update={"audit": audit})})
+    audited = changed(settings, {"rag.audit.enabled": True})
     with Engine(audited, embedder=HashingEmbedder()) as engine:
         scope = engine.tenant(name)
         scope.ingest(SourceDocument(source="a", data=b"The margin of a quarter."))

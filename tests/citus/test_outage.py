@@ -26,6 +26,7 @@ from kosmos_rag.worker.collectors import WorkerMetrics
 from kosmos_rag.worker.supervisor import Supervisor
 from tests.citus.load import SMALL_INDEXES, eventually, load, tenants_by_port
 from tests.integration.apps.http.serving import Signer, serving, with_tokens
+from tests.integration.variants import changed
 from tests.relay import relay
 from tests.reliability.engine_work import create_runner
 
@@ -65,11 +66,8 @@ class Outage:
 @pytest.fixture(params=[False, True], ids=["through the coordinator", "on the nodes"])
 def outage(local: LocalCluster, settings: Settings, signer: Signer, request: pytest.FixtureRequest) -> Iterator[Outage]:
     """Two tenants with documents, and a job each that no worker has taken."""
-    limits = settings.worker.model_copy(update={"processes": 1, "poll_s": 0.2})
-    database = settings.database.model_copy(update={"use_nodes": request.param})
-    indexes = settings.indexes.model_copy(update=SMALL_INDEXES)
-    updates = {"worker": limits, "database": database, "indexes": indexes}
-    settings = with_tokens(settings.model_copy(update=updates), signer)
+    limits = {"worker.processes": 1, "worker.poll_s": 0.2}
+    settings = with_tokens(changed(settings, {**limits, "database.use_nodes": request.param, **SMALL_INDEXES}), signer)
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         (port, lost_tenant), (_, live_tenant) = tenants_by_port(engine).items()
         node = next(node for node in local.workers if node.port == port)
@@ -158,8 +156,7 @@ def test_coordinator__that_is_killed_stops_no_search_on_the_nodes(
 def test_node__is_reached_by_the_port_of_its_pooler(outage: Outage, local: LocalCluster) -> None:
     """On this machine nodes differ by port, so the one pooler is that of one node."""
     with relay(local.url("kosmos_app", "kosmos", outage.node)) as pooler:
-        database = outage.settings.database.model_copy(update={"node_port": pooler.port})
-        settings = outage.settings.model_copy(update={"database": database})
+        settings = changed(outage.settings, {"database.node_port": pooler.port})
         with Engine(settings, embedder=HashingEmbedder()) as engine:
             assert engine.tenant(outage.lost_tenant).search("margin number7").hits
             assert pooler.accepted > 0

@@ -14,6 +14,7 @@ from kosmos_rag.storage.citus import DISTRIBUTED
 from kosmos_rag.storage.setup import distribute_tables, set_up
 from tests.citus.load import SMALL_INDEXES, tenants_by_port
 from tests.citus.nodes import add_nodes, new_database
+from tests.integration.variants import changed
 
 
 def _counts(database: DatabaseSettings) -> dict[str, int]:
@@ -31,10 +32,9 @@ def test_backup_of_a_cluster__is_restored_and_distributed(
         pytest.skip("pg_dump has to be of the server's version: KOSMOS_TEST_CITUS_BIN has it")
     monkeypatch.setenv("PATH", programs, prepend=os.pathsep)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(Path(programs).parent / "lib"))
-    indexes = loaded_settings.indexes.model_copy(update=SMALL_INDEXES)
 
     def settings(database: DatabaseSettings) -> Settings:
-        return loaded_settings.model_copy(update={"database": database, "indexes": indexes})
+        return changed(loaded_settings, {"database": database, **SMALL_INDEXES})
 
     file = tmp_path / "kosmos.dump"
     admin = cluster.admin_url or ""

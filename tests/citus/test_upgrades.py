@@ -14,6 +14,7 @@ from kosmos_rag.storage.migrate import REVISION
 from kosmos_rag.storage.setup import distribute_tables, set_up
 from tests.citus.load import SMALL_INDEXES
 from tests.citus.nodes import Node, add_nodes, new_database
+from tests.integration.variants import changed
 from tests.revisions import add_revision
 
 
@@ -49,8 +50,7 @@ def test_data_from_before__is_moved_whole_and_goes_on_through_all_migrations(
 ) -> None:
     database, members = empty
     set_up(database)
-    indexes = loaded_settings.indexes.model_copy(update=SMALL_INDEXES)
-    settings = loaded_settings.model_copy(update={"database": database, "indexes": indexes})
+    settings = changed(loaded_settings, {"database": database, **SMALL_INDEXES})
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         engine.tenant("acme").ingest(_documents())
         engine.tenant("acme").indexes.build()

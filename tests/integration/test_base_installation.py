@@ -13,6 +13,7 @@ from pydantic import SecretStr
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import EmbeddingSettings
 from tests.distributions import ROOT, Environment, install, list_distributions, map_modules
+from tests.integration.variants import changed
 from tests.unit.models.embedding.embedding_server import DIMENSIONS, KEY, embeds
 from tests.unit.models.llm.chat_server import running
 from tests.without_wings import copy_without_wings
@@ -57,8 +58,7 @@ def world(settings: Settings, tenant_name: str, monkeypatch: pytest.MonkeyPatch)
     with running() as server:
         server.replies = [embeds("openai")]
         embedding = EmbeddingSettings(model="m", dimensions=DIMENSIONS, url=server.url(), api_key=SecretStr(KEY))
-        rag = settings.rag.model_copy(update={"embedding": embedding})
-        with Engine(settings.model_copy(update={"rag": rag})) as engine:
+        with Engine(changed(settings, {"rag.embedding": embedding})) as engine:
             assert engine.tenant(tenant_name).ingest([LEAVE, NOTICE]).new == 2
         database = settings.database
         yield World(

@@ -20,6 +20,7 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.worker.handlers.maintenance import count_orphans
 from kosmos_rag.worker.supervisor import Supervisor
+from tests.integration.variants import changed
 from tests.reliability.engine_work import create_runner
 from tests.waiting import eventually
 
@@ -146,8 +147,7 @@ def test_worker__stopped_by_a_full_disk_loses_no_job(small: Settings, disk: Path
     folder.mkdir()
     for number in range(40):
         (folder / f"{number}.txt").write_bytes(_document(number).data)
-    limits = small.worker.model_copy(update={"processes": 1, "lease_s": 10.0, "drain_s": 5.0})
-    settings = small.model_copy(update={"worker": limits})
+    settings = changed(small, {"worker.processes": 1, "worker.lease_s": 10.0, "worker.drain_s": 5.0})
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         engine.tenant("acme").jobs.enqueue(folder)
         supervisor = _supervisor(settings)

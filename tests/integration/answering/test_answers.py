@@ -15,7 +15,7 @@ from kosmos_rag.answering.scorers import EmbeddingScorer
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from tests.integration.variants import opened
+from tests.integration.variants import changed, opened
 
 CHURN = """# Metrics
 
@@ -129,8 +129,7 @@ def test_answer__passes_its_own_check(scope: Tenant) -> None:
 
 
 def test_answer__refuses_below_the_threshold(settings: Settings, tenant_name: str) -> None:
-    answering = settings.rag.answer.model_copy(update={"threshold": 1.0})
-    strict = settings.model_copy(update={"rag": settings.rag.model_copy(update={"answer": answering})})
+    strict = changed(settings, {"rag.answer.threshold": 1.0})
     with Engine(strict, embedder=HashingEmbedder()) as engine:
         refused = engine.tenant(tenant_name)
         refused.ingest(SourceDocument(source="metrics.md", data=CHURN.encode()))

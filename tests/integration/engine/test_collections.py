@@ -11,8 +11,8 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.text import bm25
 from kosmos_rag.core.types import SearchResult
-from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.tenants import tenant
+from tests.integration.variants import opened
 
 
 def _text(source: str, text: str) -> SourceDocument:
@@ -159,8 +159,7 @@ def test_a_word__weighs_what_its_own_collection_makes_of_it(
     packed: bool, settings: Settings, database: DatabaseSettings, tenant_name: str
 ) -> None:
     """`churn` is common in one and rare in the other: a question over both merges scores, not statistics."""
-    indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 1, "vector_cache_mb": 0})
-    with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as engine:
+    with opened(settings, {"indexes.unsegmented_chunks": 1, "indexes.vector_cache_mb": 0}) as engine:
         _fill(engine, tenant_name)
         if packed:
             engine.tenant(tenant_name).indexes.build()
@@ -178,8 +177,7 @@ def test_a_word__weighs_what_its_own_collection_makes_of_it(
 
 
 def test_index_build__packs_each_collection_for_itself(settings: Settings, tenant_name: str) -> None:
-    indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 5})
-    with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as engine:
+    with opened(settings, {"indexes.unsegmented_chunks": 5}) as engine:
         _fill(engine, tenant_name)
         due = {info.collection for info in engine.tenant(tenant_name).indexes.status() if info.due}
         assert due == {"wiki"}, "default has four chunks, and five are worth a segment"

@@ -15,7 +15,7 @@ from kosmos_rag.engine.diagnosis import diagnose
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.provision import APP
 from tests.integration.apps.http.serving import Signer, serving, with_tokens
-from tests.integration.variants import changed
+from tests.integration.variants import changed, opened
 from tests.standby import ReplicatedServer, replicated_server
 
 
@@ -175,11 +175,9 @@ def test_replica_as_the_only_server__says_what_to_do_where_it_must_write(
     with Engine(replicated, embedder=HashingEmbedder()) as engine:
         engine.tenant(tenant_name).ingest([_document("margin")])
     servers.wait_for_replica()
-    alone = {"url": servers.replica_url(APP), "replica_urls": ()}
-    database = replicated.database.model_copy(update=alone)
-    settings = changed(replicated.model_copy(update={"database": database}), {"rag.audit.enabled": True})
+    alone = {"database.url": servers.replica_url(APP), "database.replica_urls": ()}
     with (
-        Engine(settings, embedder=HashingEmbedder()) as engine,
+        opened(replicated, {**alone, "rag.audit.enabled": True}) as engine,
         pytest.raises(StatementFailed, match=r"name its primary in this URL, and replicas in database\.replica_urls"),
     ):
         engine.tenant(tenant_name).search("margin")
@@ -190,8 +188,7 @@ def test_server__that_is_no_replica_of_the_primary_is_not_read(
 ) -> None:
     """Another database with other documents: reading it would give the answers of another installation."""
     other = shared_engine.settings.database.url
-    database = replicated.database.model_copy(update={"replica_urls": (other,)})
-    with Engine(replicated.model_copy(update={"database": database}), embedder=HashingEmbedder()) as engine:
+    with opened(replicated, {"database.replica_urls": (other,)}) as engine:
         scope = engine.tenant(tenant_name)
         scope.ingest([_document("margin")])
         assert [hit.source for hit in scope.search("margin").hits] == ["margin"]

@@ -8,15 +8,14 @@ import pytest
 from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.integration.variants import changed
 
 
 @pytest.fixture
 def keyword_settings(settings: Settings) -> Settings:
     """The lexical retriever alone, as deep as the answer is long; every chunk is packed."""
-    retrieval = settings.rag.retrieval.model_copy(update={"semantic_weight": 0.0, "candidates": 1, "top_k": 1})
-    indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 1, "vector": "none"})
-    rag = settings.rag.model_copy(update={"retrieval": retrieval})
-    return settings.model_copy(update={"rag": rag, "indexes": indexes})
+    retrieval = {"rag.retrieval.semantic_weight": 0.0, "rag.retrieval.candidates": 1, "rag.retrieval.top_k": 1}
+    return changed(settings, {**retrieval, "indexes.unsegmented_chunks": 1, "indexes.vector": "none"})
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.indexing.row_counts import count_rows
+from tests.integration.variants import changed
 from tests.waiting import wait_for_lock
 
 pytestmark = pytest.mark.emptied_database
@@ -212,8 +213,7 @@ def _killed_after(settings: Settings, seconds: float) -> None:
 def test_process__killed_at_any_moment_leaves_nothing_that_the_next_does_not_clean_up(
     keywords: Engine, keyword_settings: Settings, admin: psycopg.Connection
 ) -> None:
-    indexes = keyword_settings.indexes.model_copy(update={"vector": "ivfflat", "vector_min_chunks": 1})
-    with_vectors = keyword_settings.model_copy(update={"indexes": indexes})
+    with_vectors = changed(keyword_settings, {"indexes.vector": "ivfflat", "indexes.vector_min_chunks": 1})
     _segmented(keywords)
     answers = _answers(keywords)
     dice = random.Random(9)

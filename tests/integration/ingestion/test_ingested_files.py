@@ -6,6 +6,7 @@ from pathlib import Path
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.integration.variants import changed
 
 
 def _text(source: str, text: str, **options: object) -> SourceDocument:
@@ -141,7 +142,7 @@ def test_ingest__names_what_it_may_not_read(engine: Engine, tmp_path: Path, tena
 
 
 def test_ingest__a_file_larger_than_allowed_is_named(settings: Settings, tmp_path: Path, tenant_name: str) -> None:
-    limited = settings.model_copy(update={"ingestion": settings.ingestion.model_copy(update={"max_file_mb": 1})})
+    limited = changed(settings, {"ingestion.max_file_mb": 1})
     (tmp_path / "big.txt").write_bytes(b"a" * (1024 * 1024 + 1))
     with Engine(limited, embedder=HashingEmbedder()) as engine:
         report = engine.tenant(tenant_name).ingest([tmp_path, _text("big", "b" * (1024 * 1024 + 1))])

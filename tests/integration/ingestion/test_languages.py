@@ -12,6 +12,7 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import PERMISSION_FEED, SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.tenants import tenant
+from tests.integration.variants import changed, opened
 
 ENGLISH = SourceDocument(source="houses.txt", data=b"Houses that were sold in the harbour quarter.")
 GERMAN = SourceDocument(source="haeuser.txt", data="Die Häuser am Hafen wurden verkauft.".encode(), language="german")
@@ -135,8 +136,7 @@ def test_question__is_analysed_in_each_language_of_the_collection(
     packed: bool, mixed: Engine, settings: Settings, tenant_name: str
 ) -> None:
     if packed:
-        indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 1})
-        with Engine(settings.model_copy(update={"indexes": indexes}), embedder=HashingEmbedder()) as other:
+        with opened(settings, {"indexes.unsegmented_chunks": 1}) as other:
             other.tenant(tenant_name).indexes.build()
     results = {question: mixed.tenant(tenant_name).search(question, 10) for question in QUESTIONS}
     assert {question: _lexical(answer) for question, answer in results.items()} == QUESTIONS
@@ -191,7 +191,7 @@ def test_another_configured_language__changes_text_and_leaves_code(
 ) -> None:
     (tmp_path / "a.txt").write_text("Die Häuser.")
     (tmp_path / "b.py").write_text("print('houses')")
-    german = settings.model_copy(update={"ingestion": settings.ingestion.model_copy(update={"language": "german"})})
+    german = changed(settings, {"ingestion.language": "german"})
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         engine.tenant(tenant_name).ingest(tmp_path)
     with Engine(german, embedder=HashingEmbedder()) as engine:
@@ -221,7 +221,7 @@ def test_an_unknown_language__fails_its_document_alone(engine: Engine, tenant_na
 
 
 def test_an_unknown_configured_language__fails_what_has_none_of_its_own(settings: Settings, tenant_name: str) -> None:
-    klingon = settings.model_copy(update={"ingestion": settings.ingestion.model_copy(update={"language": "klingon"})})
+    klingon = changed(settings, {"ingestion.language": "klingon"})
     with Engine(klingon, embedder=HashingEmbedder()) as engine:
         report = engine.tenant(tenant_name).ingest([ENGLISH, GERMAN, PYTHON])
         assert report.new == 2

@@ -3,15 +3,13 @@
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
-from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.integration.variants import opened
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_large_line__of_fifty_megabytes_is_ingested(settings: Settings, tenant_name: str) -> None:
-    parsing = settings.ingestion.parsing.model_copy(update={"text_mb": 64, "memory_mb": 4096})
-    ingestion = settings.ingestion.model_copy(update={"parsing": parsing})
-    with Engine(settings.model_copy(update={"ingestion": ingestion}), embedder=HashingEmbedder()) as engine:
+    with opened(settings, {"ingestion.parsing.text_mb": 64, "ingestion.parsing.memory_mb": 4096}) as engine:
         _ingest_and_find(engine, tenant_name)
 
 

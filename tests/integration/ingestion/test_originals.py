@@ -9,7 +9,7 @@ from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import AuditKind
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.files import write_pdf
-from tests.integration.variants import opened
+from tests.integration.variants import changed, opened
 
 PDF = write_pdf("Employees get twenty days of leave.", "Five days may be carried over.")
 
@@ -17,8 +17,7 @@ PDF = write_pdf("Employees get twenty days of leave.", "Five days may be carried
 @pytest.fixture
 def keeping(settings: Settings) -> Settings:
     """Settings that keep files of at most a megabyte."""
-    ingestion = settings.ingestion.model_copy(update={"keep_originals": True, "max_original_mb": 1})
-    return settings.model_copy(update={"ingestion": ingestion})
+    return changed(settings, {"ingestion.keep_originals": True, "ingestion.max_original_mb": 1})
 
 
 def test_file__is_stored_for_the_readers_of_its_document(keeping: Settings, tenant_name: str) -> None:

@@ -20,7 +20,7 @@ from kosmos_rag.metering.records import UsageReport
 from kosmos_rag.metering.settings import ModelPrice
 from kosmos_rag.metering.store import UsageStore
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from tests.integration.variants import opened
+from tests.integration.variants import changed, opened
 from tests.unit.models.llm.chat_server import ChatServer, Handler, Reply, hangs, hangs_up, running, writes_and_then
 
 pytestmark = pytest.mark.emptied_database
@@ -95,9 +95,8 @@ def test_sum__equals_the_bill_of_the_model_servers(settings: Settings, chat_serv
     biller = Biller()
     chat_server.replies = [biller]
     embedding = EmbeddingSettings(model="m", dimensions=64, url=chat_server.url())
-    rag = settings.rag.model_copy(update={"embedding": embedding})
     changes = {"rag.answer.history_turns": 2, "rag.expansion.queries": 1, "metering.flush_s": 0.05}
-    configured = settings.model_copy(update={"rag": rag})
+    configured = changed(settings, {"rag.embedding": embedding})
     with _open(configured, chat_server, {"embedder": None}, **changes) as engine:
         tenants = [engine.tenant(name, subject=subject) for name in ("acme", "beta") for subject in ("ada", "key:b")]
         for tenant in tenants[::2]:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
+from tests.integration.variants import changed
 from tests.mpnet import write_mpnet
 
 
@@ -17,10 +18,9 @@ def mpnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.model
 @pytest.mark.slow
 def test_mpnet__of_768_dimensions_goes_through_the_whole_pipeline(settings: Settings, mpnet: Path) -> None:
-    embedding = settings.rag.embedding.model_copy(update={"model": str(mpnet), "dimensions": 768})
-    chunking = settings.rag.chunking.model_copy(update={"strategy": "semantic", "max_size": 4000})
-    rag = settings.rag.model_copy(update={"embedding": embedding, "chunking": chunking})
-    with Engine(settings.model_copy(update={"rag": rag})) as engine:
+    embedding = {"rag.embedding.model": str(mpnet), "rag.embedding.dimensions": 768}
+    chunking = {"rag.chunking.strategy": "semantic", "rag.chunking.max_size": 4000}
+    with Engine(changed(settings, embedding | chunking)) as engine:
         scope = engine.tenant("acme")
         text = "# Churn\n\n" + " ".join(f"Account {number} left us in the month of June." for number in range(300))
         report = scope.ingest([SourceDocument(source="/kb/churn.md", data=text.encode())])

@@ -14,6 +14,7 @@ from kosmos_rag.core.config import EmbeddingSettings, RerankingSettings
 from kosmos_rag.core.errors import EmbeddingSpaceMismatch, ModelUnavailable
 from kosmos_rag.models.http import retry
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.integration.variants import changed
 from tests.unit.models.embedding.embedding_server import DIMENSIONS, KEY, embeds
 from tests.unit.models.llm.chat_server import ChatServer, Handler, Reply, returns, running
 
@@ -62,15 +63,9 @@ def model_server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ChatServer]:
 def by_address(settings: Settings, model_server: ChatServer) -> Settings:
     """Settings with both models behind the server."""
     key = SecretStr(KEY)
-    rag = settings.rag.model_copy(
-        update={
-            "embedding": EmbeddingSettings(model="m", dimensions=DIMENSIONS, url=model_server.url(), api_key=key),
-            "reranking": RerankingSettings(
-                model="r", url=model_server.url(""), protocol="tei", api_key=key, deadline_ms=10_000
-            ),
-        }
-    )
-    return settings.model_copy(update={"rag": rag})
+    embedding = EmbeddingSettings(model="m", dimensions=DIMENSIONS, url=model_server.url(), api_key=key)
+    reranking = RerankingSettings(model="r", url=model_server.url(""), protocol="tei", api_key=key, deadline_ms=10_000)
+    return changed(settings, {"rag.embedding": embedding, "rag.reranking": reranking})
 
 
 def test_ingest__stores_the_other_documents_where_the_server_refuses_a_text(
@@ -145,11 +140,7 @@ def test_model__moves_to_a_server_without_new_embeddings(
     by_address: Settings, model_server: ChatServer, tenant_name: str
 ) -> None:
     """The vectors are the same on every host: the name is not compared."""
-    local = by_address.model_copy(
-        update={
-            "rag": by_address.rag.model_copy(update={"embedding": EmbeddingSettings(dimensions=DIMENSIONS, model="h")})
-        }
-    )
+    local = changed(by_address, {"rag.embedding": EmbeddingSettings(dimensions=DIMENSIONS, model="h")})
     with Engine(local, embedder=HashingEmbedder(dimensions=DIMENSIONS)) as engine:
         engine.tenant(tenant_name).ingest([LEAVE, NOTICE])
     with Engine(by_address) as engine:
@@ -164,8 +155,7 @@ def test_ingestion__while_the_server_is_away_stores_nothing_else(
     """The semantic chunker embeds sentences: it must not cut otherwise because of a failure that passes."""
     text = b"# Leave\n\n" + b" ".join(b"Employees have %d days of leave in year %d." % (at, at) for at in range(40))
     document = SourceDocument(source="long.md", data=text)
-    chunking = by_address.rag.chunking.model_copy(update={"strategy": "semantic"})
-    semantic = by_address.model_copy(update={"rag": by_address.rag.model_copy(update={"chunking": chunking})})
+    semantic = changed(by_address, {"rag.chunking.strategy": "semantic"})
 
     def is_away_for_sentences(handler: Handler) -> None:
         sentences = handler.body["input"][0].startswith("Employees have")
@@ -217,8 +207,9 @@ def test_doctor__asks_the_servers(by_address: Settings, model_server: ChatServer
 def test_prefixes__are_stored_with_the_vectors(
     by_address: Settings, model_server: ChatServer, tenant_name: str
 ) -> None:
-    embedding = by_address.rag.embedding.model_copy(update={"query_prefix": "query: ", "passage_prefix": "passage: "})
-    prefixed = by_address.model_copy(update={"rag": by_address.rag.model_copy(update={"embedding": embedding})})
+    prefixed = changed(
+        by_address, {"rag.embedding.query_prefix": "query: ", "rag.embedding.passage_prefix": "passage: "}
+    )
     for _ in range(2):
         with Engine(prefixed) as engine:
             assert engine.tenant(tenant_name).ingest([LEAVE]).failed == ()

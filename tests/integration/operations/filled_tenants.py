@@ -2,17 +2,13 @@
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.integration.variants import opened
 
 
 def fill(settings: Settings) -> None:
     """Store what two tenants have: documents of two readers, indexes, a recorded question, a job that waits."""
-    audited = settings.model_copy(
-        update={
-            "rag": settings.rag.model_copy(update={"audit": settings.rag.audit.model_copy(update={"enabled": True})}),
-            "indexes": settings.indexes.model_copy(update={"unsegmented_chunks": 5, "vector_min_chunks": 10}),
-        }
-    )
-    with Engine(audited, embedder=HashingEmbedder()) as engine:
+    values = {"rag.audit.enabled": True, "indexes.unsegmented_chunks": 5, "indexes.vector_min_chunks": 10}
+    with opened(settings, values) as engine:
         for name, count in (("acme", 30), ("other", 7)):
             scope = engine.tenant(name)
             scope.ingest(

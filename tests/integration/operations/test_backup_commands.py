@@ -26,6 +26,7 @@ from kosmos_rag.storage.database import resolve_addresses
 from kosmos_rag.storage.migrate import REVISION
 from kosmos_rag.worker.handlers.maintenance import count_orphans
 from tests.commands import Run, run_command
+from tests.integration.variants import changed
 from tests.revisions import add_revision
 from tests.waiting import eventually
 
@@ -41,10 +42,7 @@ TENANTS = ("acme", "other")
 def own_server(loaded_settings: Settings, tmp_path: Path) -> Iterator[Settings]:
     """Settings with an embedded server of this test's own, and an audit log."""
     database = DatabaseSettings(data_dir=tmp_path / "data")
-    audited = loaded_settings.rag.model_copy(
-        update={"audit": loaded_settings.rag.audit.model_copy(update={"enabled": True})}
-    )
-    yield loaded_settings.model_copy(update={"database": database, "rag": audited})
+    yield changed(loaded_settings, {"database": database, "rag.audit.enabled": True})
     _destroy(tmp_path / "data")
 
 

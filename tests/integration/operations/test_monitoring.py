@@ -31,6 +31,7 @@ from kosmos_rag.storage.sql import statement
 from kosmos_rag.worker.cluster import ClusterWatch
 from kosmos_rag.worker.collectors import DatabaseGauges, WorkerMetrics
 from kosmos_rag.worker.metrics import WORKER, WORKER_ORPHANS
+from tests.integration.variants import opened
 from tests.metrics_page import BY_NAME, METRICS
 
 pytestmark = pytest.mark.emptied_database
@@ -56,8 +57,7 @@ def _exported(registry: CollectorRegistry) -> dict[str, set[str]]:
 @pytest.fixture
 def exported(settings: Settings) -> dict[str, set[str]]:
     """What a service and a worker export when all has happened once, by the name of the sample."""
-    observability = settings.observability.model_copy(update={"top_tenants": 5})
-    with Engine(settings.model_copy(update={"observability": observability}), embedder=HashingEmbedder()) as engine:
+    with opened(settings, {"observability.top_tenants": 5}) as engine:
         service = create_service(AsyncEngine(engine))
         acme = engine.tenant("acme")
         acme.ingest(SourceDocument(source="a", data=b"Churn is the share of customers who leave."))

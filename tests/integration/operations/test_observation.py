@@ -13,6 +13,7 @@ from kosmos_rag.core.telemetry import tracing
 from kosmos_rag.core.telemetry.prometheus import PrometheusObserver
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.worker.handlers import EngineJobRunner
+from tests.integration.variants import opened
 from tests.integration.worker.working import open_channel
 from tests.unit.core.recording import RecordingTracer
 
@@ -41,13 +42,9 @@ class Away(HashingEmbedder):
 
 @pytest.fixture
 def engine(settings: Settings) -> Iterator[Engine]:
-    settings = settings.model_copy(
-        update={"observability": settings.observability.model_copy(update={"slow_ms": 1, "top_tenants": 3})}
-    )
-    retrieval = settings.rag.retrieval.model_copy(update={"result_cache": 10})
-    settings = settings.model_copy(update={"rag": settings.rag.model_copy(update={"retrieval": retrieval})})
-    with Engine(settings, embedder=HashingEmbedder(), reranker=Broken()) as opened:
-        yield opened
+    values = {"observability.slow_ms": 1, "observability.top_tenants": 3, "rag.retrieval.result_cache": 10}
+    with opened(settings, values, reranker=Broken()) as engine:
+        yield engine
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ from kosmos_rag.core.types import SearchResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.retrieval.blocks import cache as block_cache
 from kosmos_rag.storage.tenants import tenant
-from tests.integration.variants import HAS_MEMORY_VIEW
+from tests.integration.variants import HAS_MEMORY_VIEW, changed
 
 LANGUAGES = {"prose": "english", "code": "simple", "law": "german"}
 WORDS = (
@@ -47,22 +47,19 @@ DEPTHS = (1, 3, 100)
 
 def _changed(settings: Settings, *, tail: int = 1, in_memory: bool = True) -> Settings:
     """Settings for the lexical retriever alone, as deep as the answer is long; every paragraph of a text is a chunk."""
-    chunking = settings.rag.chunking.model_copy(update={"min_size": 1, "max_size": 40_000})
-    retrieval = settings.rag.retrieval.model_copy(
-        update={
-            "semantic_weight": 0.0,
-            "candidates": 1,
-            "top_k": 1,
-            "max_question_chars": 100_000,
-            "fold_copies": False,
-            "fuzzy": False,
-        }
-    )
-    indexes = settings.indexes.model_copy(
-        update={"unsegmented_chunks": tail, "vector": "none"} | ({} if in_memory else {"vector_cache_mb": 0})
-    )
-    rag = settings.rag.model_copy(update={"chunking": chunking, "retrieval": retrieval})
-    return settings.model_copy(update={"rag": rag, "indexes": indexes})
+    values = {
+        "rag.chunking.min_size": 1,
+        "rag.chunking.max_size": 40_000,
+        "rag.retrieval.semantic_weight": 0.0,
+        "rag.retrieval.candidates": 1,
+        "rag.retrieval.top_k": 1,
+        "rag.retrieval.max_question_chars": 100_000,
+        "rag.retrieval.fold_copies": False,
+        "rag.retrieval.fuzzy": False,
+        "indexes.unsegmented_chunks": tail,
+        "indexes.vector": "none",
+    }
+    return changed(settings, values if in_memory else {**values, "indexes.vector_cache_mb": 0})
 
 
 def _embedder() -> HashingEmbedder:

@@ -11,7 +11,7 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import Operators, SearchResult
 from kosmos_rag.core.types.serialize import from_dict
-from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.integration.variants import opened
 
 LANGUAGES = {"prose": "english", "code": "simple"}
 
@@ -19,12 +19,9 @@ LANGUAGES = {"prose": "english", "code": "simple"}
 @pytest.fixture
 def both(settings: Settings) -> Iterator[Engine]:
     """An engine whose retrievers give all that may be given, and that packs every chunk."""
-    retrieval = settings.rag.retrieval.model_copy(update={"candidates": 1000, "similarity_threshold": -1.0})
-    indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 1, "vector": "none"})
-    rag = settings.rag.model_copy(update={"retrieval": retrieval})
-    changed = settings.model_copy(update={"rag": rag, "indexes": indexes})
-    with Engine(changed, embedder=HashingEmbedder()) as opened:
-        yield opened
+    retrieval = {"rag.retrieval.candidates": 1000, "rag.retrieval.similarity_threshold": -1.0}
+    with opened(settings, {**retrieval, "indexes.unsegmented_chunks": 1, "indexes.vector": "none"}) as engine:
+        yield engine
 
 
 def _document(collection: str, source: str, text: str) -> SourceDocument:

@@ -10,6 +10,7 @@ from kosmos_rag import Engine, SourceDocument
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import tenant
+from tests.integration.variants import changed
 
 READER: dict[str, Any] = {"principals": [EVERYONE], "collection": None, "texts": ["margin"], "weights": [1.0]}
 
@@ -61,7 +62,6 @@ def test_passages__come_before_their_states(engine: Engine, tenant_name: str) ->
 def test_pool__sends_them_to_a_server_that_distributes_nothing(
     engine: Engine, tenant_name: str, use_nodes: bool
 ) -> None:
-    settings = engine.settings.database.model_copy(update={"use_nodes": use_nodes})
-    with Engine(engine.settings.model_copy(update={"database": settings}), embedder=engine.embedder) as opened:
+    with Engine(changed(engine.settings, {"database.use_nodes": use_nodes}), embedder=engine.embedder) as opened:
         assert opened.tenant(tenant_name).search("margin").hits == ()
         assert opened.database.app.sets_reader_in_statement

@@ -14,6 +14,7 @@ from kosmos_rag.core.errors import StatementFailed
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.tenants import tenant
+from tests.integration.variants import changed
 
 WORDS = [
     "churn",
@@ -107,8 +108,7 @@ def _compare(
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     """Every chunk within reach: no similarity threshold."""
-    retrieval = settings.rag.retrieval.model_copy(update={"similarity_threshold": -1.0})
-    return settings.model_copy(update={"rag": settings.rag.model_copy(update={"retrieval": retrieval})})
+    return changed(settings, {"rag.retrieval.similarity_threshold": -1.0})
 
 
 TABLES = (

@@ -26,6 +26,7 @@ from kosmos_rag.storage import migrate as migrate_module
 from kosmos_rag.storage.migrate import BREAKING, REVISION, head, script_location
 from kosmos_rag.storage.setup import set_up
 from kosmos_rag.storage.tables import metadata
+from tests.integration.variants import changed
 from tests.revisions import add_revision
 from tests.waiting import eventually
 
@@ -138,8 +139,7 @@ def _fill(settings: Settings) -> None:
 @pytest.fixture
 def indexed(settings: Settings) -> Settings:
     """Settings under which a few chunks are worth an index."""
-    indexes = settings.indexes.model_copy(update={"unsegmented_chunks": 30, "vector_min_chunks": 30})
-    return settings.model_copy(update={"indexes": indexes})
+    return changed(settings, {"indexes.unsegmented_chunks": 30, "indexes.vector_min_chunks": 30})
 
 
 def _unprotected(url: str) -> set[str]:

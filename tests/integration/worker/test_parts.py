@@ -15,6 +15,7 @@ from kosmos_rag.ingestion.division import DividedDocument
 from kosmos_rag.ingestion.parts import FilePart
 from kosmos_rag.ingestion.publisher import Completion, Publisher
 from kosmos_rag.worker.channel import SupervisorChannel
+from tests.integration.variants import changed
 from tests.integration.worker.places import FILE, PLACES, FolderPlace, Place, UploadPlace
 from tests.integration.worker.working import Work, counts, last_run
 from tests.waiting import eventually
@@ -25,9 +26,7 @@ pytestmark = pytest.mark.emptied_database
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
     """One megabyte for a document, and for its text."""
-    parsing = settings.ingestion.parsing.model_copy(update={"text_mb": 1})
-    ingestion = settings.ingestion.model_copy(update={"parsing": parsing, "max_file_mb": 1})
-    return settings.model_copy(update={"ingestion": ingestion})
+    return changed(settings, {"ingestion.parsing.text_mb": 1, "ingestion.max_file_mb": 1})
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from kosmos_rag.core.types import JobInfo, JobState
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.worker.process import WorkerProcess
 from kosmos_rag.worker.supervisor import Supervisor
+from tests.integration.variants import changed
 from tests.integration.worker.obedient_work import create_runner
 from tests.integration.worker.queue_calls import ACME, KIND, Put, claim_one
 
@@ -22,10 +23,8 @@ pytestmark = pytest.mark.emptied_database
 @pytest.fixture
 def supervisor(settings: Settings) -> Iterator[Supervisor]:
     """A supervisor with one process, whose main loop the test runs step by step."""
-    worker = settings.worker.model_copy(update={"processes": 1, "batch": 8, "lease_s": 600.0})
-    supervisor = Supervisor(
-        settings.model_copy(update={"worker": worker}), kinds=[KIND], create_runner=create_runner, until_idle=True
-    )
+    settings = changed(settings, {"worker.processes": 1, "worker.batch": 8, "worker.lease_s": 600.0})
+    supervisor = Supervisor(settings, kinds=[KIND], create_runner=create_runner, until_idle=True)
     supervisor._start_missing(0.0)
     yield supervisor
     supervisor._end_processes()

@@ -13,6 +13,7 @@ from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
 from tests.conftest import Server, clone
 from tests.integration.indexing.ann.worlds import CHUNKS, WORLD, opened, publish_world
+from tests.integration.variants import changed
 
 
 @pytest.fixture(scope="session")
@@ -57,19 +58,16 @@ def settings(settings: Settings) -> Settings:
 
 
 def _of_indexes(settings: Settings) -> Settings:
-    retrieval = settings.rag.retrieval.model_copy(update={"similarity_threshold": -1.0, "keyword_weight": 0.0})
-    indexes = settings.indexes.model_copy(
+    values = {
+        "rag.retrieval.similarity_threshold": -1.0,
+        "rag.retrieval.keyword_weight": 0.0,
+        "indexes.vector_min_chunks": 1_000,
+        "indexes.unsegmented_chunks": 1_000_000,
+        "indexes.vector": "ivfflat",
         # Vectors in memory would answer in place of the index.
-        update={
-            "vector_min_chunks": 1_000,
-            "unsegmented_chunks": 1_000_000,
-            "vector": "ivfflat",
-            "vector_cache_mb": 0,
-        }
-    )
-    return settings.model_copy(
-        update={"rag": settings.rag.model_copy(update={"retrieval": retrieval}), "indexes": indexes}
-    )
+        "indexes.vector_cache_mb": 0,
+    }
+    return changed(settings, values)
 
 
 @pytest.fixture

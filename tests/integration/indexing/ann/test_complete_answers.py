@@ -124,8 +124,7 @@ def test_collection__of_a_few_in_a_large_index_is_complete(indexed: Engine) -> N
 
 
 def test_similarity_threshold__is_held_by_every_plan(settings: Settings) -> None:
-    retrieval = settings.rag.retrieval.model_copy(update={"similarity_threshold": 0.7})
-    strict = settings.model_copy(update={"rag": settings.rag.model_copy(update={"retrieval": retrieval})})
+    strict = changed(settings, {"rag.retrieval.similarity_threshold": 0.7})
     with opened(strict) as engine:
         engine.tenant("acme").indexes.build()
         for question in QUESTIONS[:10]:
