@@ -180,7 +180,8 @@ class RerankingScorer:
         order = sorted(map(int, _choose_compared(shares)), key=lambda at: -len(texts[at]))
         scores = np.zeros(len(texts), dtype=np.float32)
         while order and not stopped.is_set():
-            places, order = order[: self._batch_size.passages], order[self._batch_size.passages :]
+            size = self._batch_size.passages  # read once: other threads change it
+            places, order = order[:size], order[size:]
             began = time.monotonic()
             scores[places] = self._score(question, [texts[at] for at in places])
             self._batch_size.learn(len(places), (time.monotonic() - began) * 1000)

@@ -172,6 +172,7 @@ class BufferedMeter:
                 self._without_documents.discard(owner)
                 log.debug("usage waits: %s", error, extra={"action": "usage_waits", "tenant": owner.name})
                 if _concerns_all(error):
+                    self._without_documents.clear()
                     return
 
     def _keep_recent(self, owner: TenantRef) -> None:
@@ -204,6 +205,7 @@ class BufferedMeter:
                 self.limits.refresh(owner)
             except DatabaseError as error:  # the counters stay, and are read the next time
                 if _concerns_all(error):
+                    self._without_documents.clear()
                     return
 
     def _drop_oldest(self) -> None:

@@ -143,7 +143,7 @@ class Rclone:
             options.append("--metadata")
         with (
             self._translate_errors(),
-            # A worker waits for each entry anew.
+            # A worker waits for each entry by itself.
             self._rclone.stream("lsjson", *options, self._remote, silence_s=SILENCE_S, longest_s=math.inf) as output,
         ):
             for line in read_records(output, b"\n"):

@@ -56,6 +56,21 @@ class _WingHandler:
         return self._handler.run(job, channel)
 
 
+class _LazyHandler:
+    """Creates a handler with its first job, which an error of the creation fails."""
+
+    def __init__(self, create_handler: Callable[[], JobHandler]) -> None:
+        self._create_handler = create_handler
+
+    @cached_property
+    def _handler(self) -> JobHandler:
+        return self._create_handler()
+
+    def run(self, job: Job, channel: SupervisorChannel) -> JobCounts | None:
+        """Run and finish a job."""
+        return self._handler.run(job, channel)
+
+
 class EngineJobRunner:
     """Runs all kinds of jobs with one engine."""
 
@@ -66,6 +81,7 @@ class EngineJobRunner:
         engine.observe(counters)
         self._documents = documents.DocumentHandler(engine.database, engine.ingest_pipeline, counters)
         self._tasks = wings.maintenance
+        self._maintenance = _LazyHandler(self._create_maintenance)
         self._handlers: dict[str, JobHandler] = {
             kinds.SYNC: sync.SyncHandler(engine.database, engine.ingest_pipeline),
             kinds.PERMISSIONS: permissions.PermissionsHandler(engine.database, engine.settings.ingestion),
@@ -74,9 +90,7 @@ class EngineJobRunner:
             create_handler = partial(kind.create_handler, engine)
             self._handlers[kind.name] = _WingHandler(create_handler, engine.ingest_pipeline)
 
-    @cached_property
-    def _maintenance(self) -> JobHandler:
-        """The handler of maintenance, created with its first job."""
+    def _create_maintenance(self) -> JobHandler:
         engine = self._engine
         tasks = [task.create_handler(engine) for task in self._tasks]
         return maintenance.MaintenanceHandler(engine.database, engine.indexes, tasks, engine.settings.worker)

@@ -264,6 +264,22 @@ def test_close__warns_of_a_failing_database_and_not_of_a_tenant_without_document
     ]
 
 
+def test_close__warns_of_every_tenant_where_the_database_is_away(
+    settings: Settings, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with caplog.at_level(logging.INFO, "kosmos_rag"), _metered(settings) as (engine, meter):
+        engine.tenant("first").search("leave")
+        engine.tenant("second").search("leave")
+        meter.flush()
+
+        def refuse(owner: TenantRef) -> AbstractContextManager[psycopg.Connection]:
+            raise DatabaseUnavailable("the database does not answer")
+
+        monkeypatch.setattr(meter, "_append", refuse)
+    dropped = [record for record in caplog.records if getattr(record, "action", "") == "usage_dropped"]
+    assert [record.levelname for record in dropped] == ["WARNING", "WARNING"]
+
+
 def test_usage__of_an_erased_tenant_is_dropped(settings: Settings, caplog: pytest.LogCaptureFixture) -> None:
     with _metered(settings) as (engine, meter):
         acme = engine.tenant("acme", subject="ann")

@@ -12,6 +12,7 @@ from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError, SourceError
 from kosmos_rag.core.types import EVERYONE, JobState
+from kosmos_rag.engine.job_kinds import LazyFunction, MaintenanceTask, WingJobs
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.worker.handlers import EngineJobRunner
@@ -126,6 +127,23 @@ def test_tenant__has_maintenance_from_its_first_job_on(engine: Engine, scope: Te
     assert _uploads(engine) == 0
     again = {info.kind: info.state for info in scope.jobs.find(limit=100) if info.every_s is not None}
     assert set(again.values()) == {JobState.SCHEDULED}
+
+
+@pytest.mark.own_database
+def test_maintenance__whose_handler_cannot_be_created_is_a_job_that_fails(
+    engine: Engine, scope: Tenant, folder: Path
+) -> None:
+    scope.jobs.enqueue(folder)
+    with psycopg.connect(engine.settings.database.admin_url or "") as connection:
+        connection.execute("UPDATE kosmos.jobs SET run_at = now() WHERE every_s IS NOT NULL")
+    queue = Queue.open(engine.database, engine.settings.worker)
+    _, channel = open_channel(queue)
+    broken = MaintenanceTask(create_handler=LazyFunction("kosmos_rag.no_such_module:Handler"))
+    jobs = queue.claim(10, kinds=[kinds.MAINTAIN], worker="test")
+    EngineJobRunner(engine, WingJobs(maintenance=(broken,))).run(jobs, channel)
+    (info,) = [info for info in scope.jobs.find(limit=100) if info.kind == kinds.MAINTAIN]
+    assert info.error is not None
+    assert "no_such_module" in info.error
 
 
 @pytest.mark.own_database
