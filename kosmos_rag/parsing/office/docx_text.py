@@ -42,8 +42,8 @@ _CODES = {
 }  # fmt: skip
 """Characters of fonts that have an order of their own, by the last byte of their code."""
 _SYMBOLS = {(font, code): character for font, codes in _CODES.items() for code, character in codes.items()}
-NOT_READ = frozenset({f"{W}pPr", f"{W}rPr", f"{W}del", f"{W}moveFrom", _FALLBACK})
-"""Properties, text that a tracked change has removed, and the second copy of a drawing's text."""
+NOT_READ = frozenset({f"{W}pPr", f"{W}rPr", f"{W}del", f"{W}moveFrom", f"{W}rt", _FALLBACK})
+"""Properties, text that a tracked change has removed, how words are read, and the second copy of a drawing's text."""
 _NOTES = {
     f"{W}footnoteReference": "footnotes",
     f"{W}endnoteReference": "endnotes",

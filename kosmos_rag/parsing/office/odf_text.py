@@ -13,7 +13,9 @@ from kosmos_rag.parsing.tables.table import collapse_whitespace
 PARAGRAPH, HEADING = f"{TEXT}p", f"{TEXT}h"
 _SPAN, _SPACES, _NOTE = f"{TEXT}span", f"{TEXT}s", f"{TEXT}note"
 _CHARACTERS = {f"{TEXT}tab": "\t", f"{TEXT}line-break": "\n"}
-NOT_READ = frozenset({f"{TEXT}tracked-changes", f"{TEXT}table-of-content", f"{NAMESPACE % 'office'}annotation"})
+NOT_READ = frozenset(
+    {f"{TEXT}tracked-changes", f"{TEXT}table-of-content", f"{TEXT}ruby-text", f"{NAMESPACE % 'office'}annotation"}
+)
 _SPACE = re.compile(r"\s+")
 
 

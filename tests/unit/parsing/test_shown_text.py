@@ -432,3 +432,16 @@ def test_html__cells_by_role_are_apart(tag: str) -> None:
 def test_markdown__tabs_on_one_line_are_apart() -> None:
     source = '{{< tabs >}}{{< tab "Linux" >}}apt{{< /tab >}}{{< tab "Mac" >}}brew{{< /tab >}}{{< /tabs >}}\n'
     assert parse_named("a.md", source).text.strip() == "Linux: apt Mac: brew"
+
+
+def test_office__readings_of_japanese_words_are_left_out() -> None:
+    from docx.oxml import parse_xml
+
+    space = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+    reading, word = ("<w:r><w:t>かんじ</w:t></w:r>", "<w:r><w:t>漢字</w:t></w:r>")
+    ruby = f"<w:ruby><w:rt>{reading}</w:rt><w:rubyBase>{word}</w:rubyBase></w:ruby>"
+    document = docx.Document()
+    document.add_paragraph()._p.append(parse_xml(f'<w:r xmlns:w="{space}">{ruby}</w:r>'))
+    assert parse_named("a.docx", save(document)).text == "漢字"
+    ruby = "<text:ruby><text:ruby-base>漢字</text:ruby-base><text:ruby-text>かんじ</text:ruby-text></text:ruby>"
+    assert parse_named("a.fodt", flat_odf(f"<text:p>{ruby}</text:p>")).text == "漢字"
