@@ -23,6 +23,8 @@ _BATCH_TOKENS = 2048
 
 On a CPU, larger batches are not faster, and ONNX Runtime keeps the memory of each.
 """
+_CALL_TOKENS = 11
+"""What another batch costs, in tokens: 376 sentences of Cranfield took 1.2 s more alone than together."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,7 +144,8 @@ class OnnxModel:
         """
         encodings = self._backend.encode_batch_fast(list(inputs))
         rows, order = [], []
-        for batch in split_batches(list(map(len, encodings)), inputs=batch_size, tokens=_BATCH_TOKENS):
+        lengths = list(map(len, encodings))
+        for batch in split_batches(lengths, inputs=batch_size, tokens=_BATCH_TOKENS, call_tokens=_CALL_TOKENS):
             order += batch
             arrays = pad([encodings[place] for place in batch], self._description.pad_id)
             fed = {name: array for name, array in arrays.items() if name in self._inputs}
