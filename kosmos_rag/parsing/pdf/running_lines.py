@@ -34,11 +34,11 @@ def drop_running_lines(pages: Sequence[PageLines], metrics: Metrics) -> Iterator
         for offset in {offset for line in lines for offset in _page_offsets(line, index)}
     )
     least = 2 if len(pages) <= 4 else 3
-    on_sides = Counter((index % 2, key) for index, lines in enumerate(outer) for key in {_key(line) for line in lines})
+    on_sides = Counter((index % 2, key) for index, lines in enumerate(outer) for key in set(map(_side_key, lines)))
 
     def is_of_side(index: int, line: Line) -> bool:
         """Return whether a line is on at least half of the left or right pages."""
-        count = on_sides[index % 2, _key(line)]
+        count = on_sides[index % 2, _side_key(line)]
         return count > 1 and 2 * count >= len(pages[index % 2 :: 2])
 
     known_keys: set[str] = set()
@@ -90,14 +90,23 @@ def _count_apart(outer: Sequence[Line], inner: Sequence[Line], metrics: Metrics)
 
 
 def _key(line: Line) -> tuple[str, int]:
-    return _DIGITS.sub("0", line.text), round(line.baseline / 3)
+    return _DIGITS.sub("0", line.text), _place(line)
+
+
+def _side_key(line: Line) -> tuple[str, int]:
+    # Few pages are of one side: titles that differ in a number, as those of annexes, are text.
+    return line.text, _place(line)
+
+
+def _place(line: Line) -> int:
+    return round(line.baseline / 3)
 
 
 def _page_offsets(line: Line, index: int) -> Iterator[tuple[int, int]]:
     """Yield the place of a line with each number that may be the page number."""
     for match in (_NUMBER_FIRST.match(line.text), _NUMBER_LAST.search(line.text)):
         if match is not None:
-            yield int(match[1]) - index, round(line.baseline / 3)
+            yield int(match[1]) - index, _place(line)
 
 
 def _is_page_number(line: Line) -> bool:

@@ -440,6 +440,26 @@ def test_parse_pdf__running_lines_of_left_and_right_pages() -> None:
     assert text.count("Pumps in plants") == text.count("Anna Berg") == 1
 
 
+@pytest.mark.parametrize(
+    ("titles", "count"),
+    [
+        ({0: "Exhibit 1. Sales", 2: "Exhibit 2. Sales"}, 5),
+        ({0: "Annex 1", 2: "Annex 2"}, 8),
+        ({1: "Total 14 EUR", 5: "Total 26 EUR"}, 6),
+    ],
+    ids=["exhibits", "annexes", "totals"],
+)
+def test_parse_pdf__titles_that_differ_in_a_number_are_no_running_lines(titles: dict[int, str], count: int) -> None:
+    page = Page()
+    for number in range(count):
+        if number:
+            page.add()
+        page.text(50, 32, titles.get(number, ""), style="B")
+        page.lines(50, 120, f"Sentence {number} of the report is on this page.")
+    text = page.parse().text
+    assert [title for title in titles.values() if title not in text] == []
+
+
 SENTENCE = "This line of the letter has the size that most of the text on its page has."
 
 
