@@ -115,10 +115,8 @@ class _PageBuilder:
         heads, feet = self._split_asides(asides)
         self._pending += feet
         self._flush()
-        if self._joins_page_before:
-            self._paragraphs += heads
-        else:
-            self._paragraphs[:0] = heads
+        at = int(self._joins_page_before)
+        self._paragraphs[at:at] = heads
         return self._paragraphs
 
     def _split_asides(self, asides: Sequence[Line]) -> tuple[list[Paragraph], list[Paragraph]]:

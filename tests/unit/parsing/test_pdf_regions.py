@@ -460,6 +460,20 @@ def test_parse_pdf__titles_that_differ_in_a_number_are_no_running_lines(titles: 
     assert [title for title in titles.values() if title not in text] == []
 
 
+def test_parse_pdf__a_header_above_a_sentence_of_the_page_before_follows_that_sentence() -> None:
+    page = Page()
+    page.lines(50, 120, "The first page of the report ends within a sentence that goes on")
+    for first in ("on the page that follows it, and then the sentence ends here.", "Page three has its own sentence."):
+        page.add()
+        page.text(50, 32, "Plant handbook")
+        page.lines(50, 120, first)
+        page.lines(50, 160, "Another paragraph of the report is below it.")
+        page.text(50, 780, "Printed in Linz")
+    lines = [line for line in page.parse().text.split("\n") if line]
+    assert lines[1].startswith("on the page that")
+    assert lines[2:5] == ["Plant handbook", "Another paragraph of the report is below it.", "Printed in Linz"]
+
+
 SENTENCE = "This line of the letter has the size that most of the text on its page has."
 
 
