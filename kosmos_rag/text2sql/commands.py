@@ -16,6 +16,7 @@ from kosmos_rag.apps.cli.common import (
     console,
     open_reader,
     print_json,
+    warm_up,
 )
 from kosmos_rag.apps.cli.help import HelpGroup
 from kosmos_rag.apps.cli.options import TenantOptions, command
@@ -209,6 +210,7 @@ def ground(
     from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
 
     with common.open_engine() as engine:
+        warm_up(engine)
         grounding = SchemaGrounding(open_reader(engine, common.tenant, collection, principal), synonyms=synonyms)
         result = grounding.ask(question, k, database=database, tables=tables, max_tokens=max_tokens)
     if common.as_json:
@@ -302,6 +304,7 @@ def ask(
 
     with common.open_engine() as engine:
         reader = open_reader(engine, common.tenant, collection, principal)
+        warm_up(engine)
         grounding = SchemaGrounding(reader, synonyms=synonyms)
         answer = answer_question(reader, grounding, QueryRunner(reader, collection), question, database=database)
     if common.as_json:

@@ -15,6 +15,7 @@ from benchmarks.schema.example import questions, right
 from kosmos_rag import Engine, Settings
 from kosmos_rag.apps.cli.app import app
 from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import ModelUnavailable
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.text2sql.catalog.sources import from_json
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
@@ -136,6 +137,19 @@ def test_commands__build_ask_sync_and_export(config: Path, tmp_path: Path) -> No
     assert json.loads(run("examples", "delete", accepted["id"], *common)) == {"deleted": 1}
     again_deleted = CliRunner().invoke(app, ["schema", "examples", "delete", accepted["id"], *common])
     assert "there is no accepted query" in again_deleted.output
+
+
+@pytest.mark.parametrize("command", ["ground", "ask"])
+def test_commands__load_the_models_before_the_search_is_timed(
+    command: str, config: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: Engine) -> None:
+        raise ModelUnavailable("loaded before the search")
+
+    monkeypatch.setattr(Engine, "warm_up", refuse)
+    outcome = CliRunner().invoke(app, ["schema", command, "How many failures?", "--config", str(config)])
+    assert outcome.exit_code == 1
+    assert "loaded before the search" in outcome.output
 
 
 def test_a_command_with_no_source_or_two__says_what_to_name() -> None:
