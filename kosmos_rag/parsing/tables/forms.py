@@ -12,6 +12,7 @@ from kosmos_rag.parsing.tables.headers import (
     find_header,
     find_lower_header,
     has_labels,
+    has_values,
     is_ambiguous,
     is_label,
 )
@@ -105,8 +106,9 @@ def find_bold_names(rows: Rows, spans: Spans, bold: Sequence[Sequence[bool]]) ->
     """
     is_full = all(marks and len(marks) == len(row) and len(row) % 2 == 0 for row, marks in zip(rows, bold, strict=True))
     if rows and is_full and not spans and all(all(row[::2]) and not any(row[1::2]) for row in bold):
-        return 0, True
+        # A column of row names may be bold too.
+        return (None, False) if begins_with_names(rows) else (0, True)
     count = next((number for number, row in enumerate(bold) if not row or not all(row)), 0)
     is_title = not spans and bool(bold) and len(bold[0]) == 1  # it is found by its place
     is_header = not is_title and find_header(rows, spans).count <= count <= MAX_HEADER_ROWS
-    return (count or None) if is_header else None, False
+    return (count or None) if is_header and not has_values(rows, count) else None, False

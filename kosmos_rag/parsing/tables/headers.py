@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 
 from kosmos_rag.parsing import bounds
 
@@ -19,10 +19,11 @@ _NUMBER = re.compile(
     r"(?:\s?(?P<percent>[%‰])|\s?[$€£¥₹]|\s?(?P<unit>[^\W\d_µ°]{1,6}))?\)?"
 )
 _UNIT = re.compile(r"[(\[][^()\[\]\d]{1,20}[)\]]|%")
-_LEAST_CELLS = 4
-"""Of a form: a label and its value alone may be a title with its number."""
+_LEAST_ROWS = 2
+"""Of a form: one row shows too little."""
 _DIGIT = re.compile(r"\d")
-_VALUE = re.compile(r"[\d@]")
+_VALUE = re.compile(r"\d.*|(?![^\W\d_]+\d+$)\S*[\d@]\S*")
+"""A number or address; a word with a number, `Address 1`, may be a name."""
 _MISSING = frozenset({"", "-", "–", "—", "n/a", "N/A", "na", "NA", "..", "...", "*", "null", "NULL", "?"})  # noqa: RUF001
 
 Rows = Sequence[Sequence[str]]
@@ -82,9 +83,10 @@ def find_lower_header(rows: Rows) -> int:
     """
     kinds = _find_kinds(rows)
     width = max(map(len, kinds), default=0)
+    starts = _find_number_starts(kinds)
     for index in range(1, len(kinds) - 1):
         is_header = len(kinds[index]) == width and all(kind is _Kind.TEXT for kind in kinds[index])
-        if is_header and any(_begins_numbers(kinds, index, column) for column in range(width)):
+        if is_header and any(first <= index <= last for first, last in starts.values()):
             return index
     return 0
 
@@ -93,7 +95,8 @@ def begins_with_names(rows: Rows) -> bool:
     """Return whether numbers of one kind begin below a word of the first row."""
     kinds = _find_kinds(rows)
     first = kinds[0] if kinds else []
-    return any(kind is _Kind.TEXT and _begins_numbers(kinds, 0, column) for column, kind in enumerate(first))
+    starts = _find_number_starts(kinds)
+    return any(kind is _Kind.TEXT and column in starts and not starts[column][0] for column, kind in enumerate(first))
 
 
 def _find_kinds(rows: Rows) -> list[list[_Kind | None]]:
@@ -101,29 +104,57 @@ def _find_kinds(rows: Rows) -> list[list[_Kind | None]]:
     return [[None if cell in _MISSING else _kind(cell) for cell in row] for row in sample]
 
 
-def _begins_numbers(kinds: Sequence[Sequence[_Kind | None]], index: int, column: int) -> bool:
-    """Return whether numbers of one kind begin in a column below a row.
+def _find_number_starts(kinds: Sequence[Sequence[_Kind | None]]) -> dict[int, tuple[int, int]]:
+    """Return the first and last row below which numbers of one kind begin, by column.
 
     The first row may have one, as the value of a label.
     """
-    cells = [row[column] if column < len(row) else None for row in kinds]
-    below = {kind for kind in cells[index + 1 :] if kind}
-    return len(below) == 1 and not below & {_Kind.TEXT, *cells[1:index]}
+    starts = {}
+    for column, cells in enumerate(zip_longest(*kinds)):
+        filled = [row for row, kind in enumerate(cells) if row and kind]
+        if not filled or (kind := cells[filled[-1]]) is _Kind.TEXT:
+            continue
+        last_other = next((row for row in reversed(filled) if cells[row] is not kind), 0)
+        first = next(row for row in filled if cells[row] is kind)
+        starts[column] = (last_other, min(first, filled[-1] - 1))
+    return starts
+
+
+def has_values(rows: Rows, count: int) -> bool:
+    """Return whether one of the first rows has a value, not only names.
+
+    A date or a year is a value where one is below it."""
+    kinds = _find_kinds(rows)
+    for cells in zip_longest(*kinds):
+        values = {kind for kind in cells[:count] if kind and kind is not _Kind.TEXT}
+        if values - {_Kind.DATE, _Kind.YEAR} or not values.isdisjoint(cells[count:]):
+            return True
+    return False
 
 
 def has_labels(rows: Rows) -> bool:
     """Return whether labels and values alternate in each row: `Name | Ada | Born | 1815`.
 
-    The first row has a value with a digit or an address, so it names no columns.
+    The labels have a colon, or the values below each other are of several kinds. Then the first row has a value with a
+    digit or an address, so it names no columns.
     """
-    cells = sum(map(len, rows))
-    if cells < _LEAST_CELLS or len({len(row) for row in rows}) != 1 or len(rows[0]) % 2 or is_progression(rows[0]):
+    if len(rows) < _LEAST_ROWS or len({len(row) for row in rows}) != 1 or len(rows[0]) % 2 or is_progression(rows[0]):
         return False
     labels = [label for row in rows for label in row[::2]]
     is_labelled = all(label and _kind(label) is _Kind.TEXT and not _DIGIT.search(label) for label in labels)
+    if not is_labelled or len(set(labels)) < len(labels):
+        return False
     values = rows[0][1::2]
-    has_value = any(_VALUE.search(value) and _kind(value) is not _Kind.YEAR for value in values)
-    return is_labelled and has_value and len(set(labels)) == len(labels)
+    has_value = any(_VALUE.fullmatch(value) and _kind(value) is not _Kind.YEAR for value in values)
+    is_mixed = any(_is_mixed(column) for column in zip(*(row[1::2] for row in rows), strict=True))
+    return all(label.endswith(":") for label in labels) or (has_value and is_mixed)
+
+
+def _is_mixed(column: Sequence[str]) -> bool:
+    """Return whether a column has dates and numbers, or enough words among them."""
+    kinds = [_kind(cell) for cell in column if cell not in _MISSING]
+    words, dates = kinds.count(_Kind.TEXT), kinds.count(_Kind.DATE)
+    return len(kinds) > words and (4 * words >= len(kinds) or 0 < dates < len(kinds) - words)
 
 
 class _Grid:

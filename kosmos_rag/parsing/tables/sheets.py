@@ -207,7 +207,7 @@ def _cut_rows(block: _Block) -> list[_Block]:
 def _cut_columns(block: _Block, spans: _RowSpans) -> list[_Block]:
     """Split along blank columns if both sides can be tables.
 
-    No side begins or ends with a blank column. A single column of words two columns away is a list of its own.
+    No side begins or ends with a blank column.
     """
     columns = sorted(_find_used_columns(block, spans))
     groups = [[columns[0], columns[0] + 1]]
@@ -218,8 +218,8 @@ def _cut_columns(block: _Block, spans: _RowSpans) -> list[_Block]:
     parts = [block.columns(*groups[0])]
     for start, end in groups[1:]:
         last, part = parts[-1], block.columns(start, end)
-        is_list = start - last.width - last.left + block.left > 1 and _are_words(last if last.width == 1 else part)
-        if _are_apart(last, part) or (is_list and 1 in (last.width, part.width)):
+        is_far = start - last.width - last.left + block.left > 1
+        if _are_apart(last, part) or (is_far and _is_list(last, part)):
             parts.append(part)
         else:
             parts[-1] = block.columns(last.left - block.left, end)
@@ -238,8 +238,14 @@ def _find_used_columns(block: _Block, spans: _RowSpans) -> set[int]:
     return columns
 
 
-def _are_words(block: _Block) -> bool:
-    return all(is_label(row[0]) for row in block.rows if row and row[0])
+def _is_list(left: _Block, right: _Block) -> bool:
+    """Return whether a column of words next to a table is a list of its own.
+
+    Its rows are not those of the table."""
+    rows = {index for index, row in enumerate(right.rows) if any(row)}
+    is_other = rows != {index for index, row in enumerate(left.rows) if any(row)}
+    is_one_list = right.width == 1 < left.width and len(rows) == max(rows, default=0) - min(rows, default=0) + 1
+    return is_one_list and is_other and all(is_label(right.rows[index][0]) for index in rows)
 
 
 def _are_apart(left: _Block, right: _Block) -> bool:

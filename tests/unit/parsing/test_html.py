@@ -105,7 +105,7 @@ def test_parse_html__table_rows_are_lines() -> None:
         ("<tr><td><th>2022<th>2023<tr><th>North<td>2022<td>7", "2022 | 2023\nNorth; 2022: 2022; 2023: 7"),
         ("<tr><td>Plan<td>Price<tr><td>A<td>4500", "Plan | Price\nPlan: A; Price: 4500"),
         ("<tr><th colspan=2>Prices<tr><th>Plan<th>Price<tr><td>A<td>9", "Prices\nPlan | Price\nPlan: A; Price: 9"),
-        ("<tfoot><tr><td>Sum<td>9</tfoot><tr><td>A<td>9", "A: 9\nSum: 9"),
+        ("<tfoot><tr><td>Sum<td>9</tfoot><tr><td>A<td>9", "A | 9\nSum | 9"),
         ("<tbody><tr><td rowspan=0>A<td>1<tr><td>2</tbody><tbody><tr><td>B<td>3", "A | 1\nA | 2\nB | 3"),
         ("<tr><th>A<th>B<tr><td>1<td><table><tr><td>x<td>y</table>", "A | B\nA: 1\n\n1\nx | y"),
         ("<tr><th>A<th>B<tr><td>1<td>2<tr hidden><td>3<td>4<tr><td colspan=999>all", "A | B\nA: 1; B: 2\nall"),

@@ -77,6 +77,12 @@ def test_form__of_a_sheet_keeps_the_places_of_its_cells() -> None:
         ("Station|Region|Pollutant|Level", "Linz|north|PM10|low", "Graz|south|CO2|high"),
         ("Region|Q1|Q2|Q3", "North|10|20|30", "South|11|21|31"),
         ("Region|Q1", "North|10", "South|11"),
+        ("Name|Address 1|City|Country", "Smith|34 Main St|London|UK", "Jones|12 High St|Leeds|UK"),
+        ("Feature|Office 365", "Mail|yes", "Chat|no"),
+        ("Symptom|Type 2 diabetes", "Thirst|common", "Fatigue|rare"),
+        ("Ada|ada@x.org|Lead|London", "Bob|bob@x.org|Dev|Paris"),
+        ("Ann|5|Ben|7", "Cid|8|Dan|9"),
+        ("x|y|z|1",),
     ],
 )
 def test_table__with_words_between_numbers_is_no_form(rows: tuple[str, ...]) -> None:
@@ -116,6 +122,31 @@ def test_first_row__in_bold_letters_names_the_columns() -> None:
     table = add_table(document, "Server|Use", "db1|files")
     embolden(*(paragraph for cell in table.rows[0].cells for paragraph in cell.paragraphs))
     assert parse_named("bold.docx", save(document)).text == "Server | Use\nServer: db1; Use: files"
+
+
+@pytest.mark.parametrize(
+    ("rows", "bold", "text"),
+    [
+        (("Total|500", "Wages|300", "Rent|200"), (0,), "Total | 500\nWages | 300\nRent | 200"),
+        (("Plan|Price", "Basic|10", "Pro|10", "Note|see below"), (0, 1, 2), "Plan: Price\nBasic: 10\nPro: 10"),
+        (("Day|Sum", "2026-01-01|open", "2026-01-02|shut"), (0, 1), "Day | Sum\nDay: 2026-01-01; Sum: open"),
+    ],
+)
+def test_rows__in_bold_letters_with_numbers_name_no_columns(
+    rows: tuple[str, ...], bold: tuple[int, ...], text: str
+) -> None:
+    document = docx.Document()
+    table = add_table(document, *rows)
+    embolden(*(paragraph for row in bold for cell in table.rows[row].cells for paragraph in cell.paragraphs))
+    assert parse_named("bold.docx", save(document)).text.startswith(text)
+
+
+def test_first_column__in_bold_letters_is_below_a_header() -> None:
+    document = docx.Document()
+    table = add_table(document, "Plan|Price", "Basic|10", "Pro|20")
+    embolden(*(paragraph for cell in table.columns[0].cells for paragraph in cell.paragraphs))
+    expected = "Plan | Price\nPlan: Basic; Price: 10\nPlan: Pro; Price: 20"
+    assert parse_named("bold.docx", save(document)).text == expected
 
 
 def test_text__that_is_struck_through_is_left_out() -> None:
@@ -373,6 +404,25 @@ def test_rtf__hides_what_is_not_shown_and_keeps_merged_cells() -> None:
     )
     lines = ["Fee:  80 euros", "", "Region | City", *(f"Region: {each}" for each in ROWS), "", "end"]
     assert parse_named("a.rtf", source).text == "\n".join(lines)
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "Name|||Ada\nAge|||36\nCity|||London",
+        "Region|||Q1|Q2\nNorth|||5|6\nSouth|||3|4",
+        "Plan|Price|||Remark\nBasic|5|||cheap",
+    ],
+)
+def test_xlsx__words_beside_a_wide_gap_stay_in_their_rows(lines: str) -> None:
+    import openpyxl
+
+    workbook = openpyxl.Workbook()
+    for line in lines.split("\n"):
+        workbook.active.append([cell or None for cell in line.split("|")])
+    text = parse_named("a.xlsx", save(workbook)).text
+    for line in lines.split("\n"):
+        assert any(all(cell in row for cell in line.split("|")) for row in text.split("\n"))
 
 
 def test_xlsx__notes_and_lists_are_no_part_of_a_table() -> None:

@@ -205,6 +205,12 @@ def render_form(*rows: list[tuple[str, int]]) -> list[str]:
     return [rendered(part).text for part in split_form(builder.build())]
 
 
+def test_split_form__takes_linear_time() -> None:
+    started = time.process_time()
+    list(split_form(Table(rows=[["word"] * 10_000] * 40)))
+    assert time.process_time() - started < 4
+
+
 CODES = [[("Code", 1), ("Item", 1), ("Class", 1)], [("0410", 1), ("0610", 1), ("226", 1)]]
 
 
