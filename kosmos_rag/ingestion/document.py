@@ -31,7 +31,7 @@ from kosmos_rag.core.types import (
 from kosmos_rag.ingestion.acl import apply_access_policy
 from kosmos_rag.ingestion.chunking import build_chunker
 from kosmos_rag.ingestion.definitions import find_defined_terms
-from kosmos_rag.ingestion.parts import may_have_parts, strip_part
+from kosmos_rag.ingestion.parts import may_have_parts
 from kosmos_rag.ingestion.sources.listing import MAX_SOURCE_CHARS, Entry
 from kosmos_rag.parsing import media_types
 from kosmos_rag.parsing.headings import find_plain_headings
@@ -88,6 +88,8 @@ class ChunkedDocument:
     """Text of each chunk whose words are indexed: the title twice, section, defined terms twice, text."""
     etag: str | None = None
     """Version of the document at its source, where the source has one."""
+    file_id: uuid.UUID | None = None
+    """Id that the whole file has as a document, for a part of one."""
     truncated_tokens: int = 0
     """Tokens of titles and sections that were cut off."""
     keeps_original: bool = False
@@ -155,15 +157,6 @@ def document_id(tenant_id: uuid.UUID, collection: str, source: str) -> uuid.UUID
     # The default collection's documents are older than collections, and keep their ids.
     corpus = tenant_id if collection == DEFAULT_COLLECTION else uuid.uuid5(tenant_id, f"\x1f{collection}")
     return uuid.uuid5(corpus, source)
-
-
-def file_id(tenant_id: uuid.UUID, collection: str, source: str) -> uuid.UUID | None:
-    """Return the id that the file of a part has as one document.
-
-    The result is None where the source is no part.
-    """
-    file = strip_part(source)
-    return None if file == source else document_id(tenant_id, collection, file)
 
 
 def declared_language(document: SourceDocument) -> str | None:
@@ -464,7 +457,13 @@ class DocumentProcessor:
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
     def process(
-        self, document_id: uuid.UUID, document: SourceDocument, languages: Collection[str], *, etag: str | None = None
+        self,
+        document_id: uuid.UUID,
+        document: SourceDocument,
+        languages: Collection[str],
+        *,
+        etag: str | None = None,
+        file_id: uuid.UUID | None = None,
     ) -> ChunkedDocument:
         """Parse and chunk a document.
 
@@ -472,6 +471,7 @@ class DocumentProcessor:
             document_id: id that the document is stored under.
             languages: text search configurations of the server.
             etag: version of the document at its source.
+            file_id: id that the whole file has as a document, for a part of one.
 
         Raises:
             IngestionError: it cannot be parsed, or analysed, or has no department.
@@ -489,6 +489,7 @@ class DocumentProcessor:
                 find_headings=self.settings.rag.chunking.plain_headings,
                 etag=etag,
             )
+        processed = replace(processed, file_id=file_id)
         return self._keep_original(processed) if self.settings.ingestion.keep_originals else processed
 
     def _keep_original(self, document: ChunkedDocument) -> ChunkedDocument:

@@ -15,7 +15,7 @@ from kosmos_rag.core.config.display import one_line, show
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, PermissionReport
 from kosmos_rag.core.types.serialize import Serializable
-from kosmos_rag.ingestion.document import document_id, file_id
+from kosmos_rag.ingestion.document import document_id
 from kosmos_rag.ingestion.permission_feed import MAX_REPORTED_CONTAINERS, read_feed
 from kosmos_rag.ingestion.sources.spec import PermissionFeedSpec
 from kosmos_rag.storage.database import Database
@@ -103,7 +103,7 @@ class PermissionSync:
         updated = {document_id(tenant.id, collection, source): time for source, time in permissions.updated.items()}
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             stored = current.load_permissions(connection)
-        files = _find_files(tenant, collection, stored)
+        files = stored.parts
         plan = _plan(current, stored, acls, files)
         results = []
         for batch in plan.batches():
@@ -134,7 +134,7 @@ class PermissionSync:
         """
         with self._database.worker.transaction_with_events(tenant.id, [EVERYONE]) as (connection, events):
             stored = current.lock_parts(connection)
-            files = _find_files(tenant, current.collection, stored)
+            files = stored.parts
             acls = _decide_parts(files, {key: acl for key, (_, acl) in stored.feeds.items()})
             acls = {key: acl for key, acl in acls.items() if stored.documents[key][0] != acl}
             times = {key: time for key in acls if (time := updated.get(files.get(key, key)))}
@@ -198,12 +198,6 @@ class _Plan:
                     batch, size = {}, 0
         if batch:
             yield batch
-
-
-def _find_files(tenant: TenantRef, collection: str, stored: StoredPermissions) -> dict[uuid.UUID, uuid.UUID]:
-    """Return the id of the file of each stored part."""
-    files = {key: file_id(tenant.id, collection, source) for key, source in stored.parts.items()}
-    return {key: file for key, file in files.items() if file is not None}
 
 
 def _decide_parts(files: Mapping[uuid.UUID, uuid.UUID], entries: Mapping[uuid.UUID, Acl]) -> dict[uuid.UUID, Acl]:

@@ -15,6 +15,7 @@ from kosmos_rag.core.errors import (
     EmbeddingSpaceChanged,
     IngestionError,
     InputRefused,
+    SourceError,
     StatementFailed,
     is_disk_full,
 )
@@ -27,7 +28,7 @@ from kosmos_rag.core.telemetry.metrics import (
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.core.types import EVERYONE, Outcome, Space
 from kosmos_rag.ingestion.discovery import PendingDocument
-from kosmos_rag.ingestion.document import ChunkedDocument, content_hash, file_id, version_id
+from kosmos_rag.ingestion.document import ChunkedDocument, content_hash, version_id
 from kosmos_rag.ingestion.embedding import TextVectors
 from kosmos_rag.ingestion.state import load_preset
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
@@ -125,7 +126,10 @@ class PublishResult:
     outcome: Outcome | None
     """NEW or CHANGED; None where it was not written."""
     error: IngestionError | None
-    """Code `storage`: the database refused it; `text_refused`: the model did; `lease_lost`: another writer has it."""
+    """Code `storage`: the database refused it; `text_refused`: the model did; `lease_lost`: another writer has it.
+
+    `duplicate`: a part of a file has the name of another document.
+    """
     reused: int
     """Chunks whose text had been embedded before, in each space."""
 
@@ -197,7 +201,7 @@ class Publisher:
         except EmbeddingSpaceChanged:
             # Texts with a vector in both spaces are found by their hash, the others are embedded by the other model.
             yield from publish_again(documents)
-        except (StatementFailed, InputRefused):
+        except (StatementFailed, InputRefused, SourceError):
             # One document may have failed the transaction or a request of all: find it by writing them one by one.
             for document, start, end in batch.spans():
                 try:
@@ -250,7 +254,7 @@ class Publisher:
             else:
                 self._embed(batch)
             prepared = [
-                (_prepare(batch, document, vectors.select(start, end)), vectors.count_reused(start, end))
+                (_prepare(document, vectors.select(start, end)), vectors.count_reused(start, end))
                 for document, start, end in batch.spans()
             ]
             with self._telemetry.time_stage(INGESTION_STAGE_SECONDS, "write"):
@@ -319,13 +323,15 @@ class Publisher:
             refused = IngestionError("text_refused", f"the embedding model refused {document.source.source}: {error}")
             return PublishResult(document=document, outcome=None, error=refused, reused=0)
         reused = batch.vectors.count_reused(start, end)
-        prepared = _prepare(batch, document, batch.vectors.select(start, end))
+        prepared = _prepare(document, batch.vectors.select(start, end))
         try:
             with (
                 self._telemetry.time_stage(INGESTION_STAGE_SECONDS, "write"),
                 self._transaction(batch.tenant) as (data, queue),
             ):
                 completions = self._publish(data, queue, batch, [prepared], lease)
+        except SourceError as error:
+            return PublishResult(document=document, outcome=None, error=error, reused=reused)
         except StatementFailed as error:
             message = f"{prepared.source} was refused by the database: {error}"
             refused = IngestionError(DISK_FULL if is_disk_full(error) else "storage", message)
@@ -352,11 +358,11 @@ def _result(document: ChunkedDocument, completion: Completion | None, reused: in
     return PublishResult(document=document, outcome=None, error=IngestionError("lease_lost", message), reused=reused)
 
 
-def _prepare(batch: _Batch, document: ChunkedDocument, vectors: Mapping[uuid.UUID, Vectors]) -> PreparedDocument:
+def _prepare(document: ChunkedDocument, vectors: Mapping[uuid.UUID, Vectors]) -> PreparedDocument:
     source = document.source
     return PreparedDocument(
         id=document.id,
-        file_id=file_id(batch.tenant.id, batch.collection, source.source),
+        file_id=document.file_id,
         version_id=version_id(document),
         source=source.source,
         title=document.title,

@@ -94,7 +94,7 @@ class IngestRun:
     lease: Lease
     executor: Executor
     reserved: frozenset[uuid.UUID]
-    """Documents that have the name of a part and are none."""
+    """Documents of the caller that have the name of a part."""
 
     def ingest(self, documents: Iterable[DocumentEntry]) -> None:
         """Process the documents in order and publish them in batches.
@@ -137,7 +137,14 @@ class IngestRun:
             if len(document.data) >= LARGE_BYTES:
                 self._submit(collected.batch)
             future = self.executor.process(
-                partial(self.processor.process, key, document, self.state.languages, etag=pending.etag)
+                partial(
+                    self.processor.process,
+                    key,
+                    document,
+                    self.state.languages,
+                    etag=pending.etag,
+                    file_id=self._find_file(pending),
+                )
             )
             if future.done():
                 return future.result()
@@ -150,16 +157,25 @@ class IngestRun:
         divided = divide(document, self.processor.settings.ingestion) if pending.may_be_divided else document
         return document, divided if isinstance(divided, DividedDocument) else None
 
+    def _find_file(self, pending: PendingDocument) -> uuid.UUID | None:
+        """Return the id of the file of a part; None for other documents."""
+        if isinstance(pending, PendingPart):
+            return document_id(self.tenant.id, self.collection, pending.file.source)
+        return None
+
     def _require_own_name(self, entry: DocumentEntry) -> None:
-        """Raise SourceError where a part of another file has the name of a document."""
+        """Raise SourceError where a part of another file has the name of a document.
+
+        The publication checks it again: another process may publish the part meanwhile.
+        """
         key, pending = entry
         file = strip_part(pending.source)
-        if file == pending.source or isinstance(pending, PendingPart) or key in self.reserved:
+        if file == pending.source or isinstance(pending, PendingPart):
             return
         is_part = key in self.state.parts
         if not is_part and key in self.state.fingerprints:
             with self.database.worker.transaction(self.tenant.id, [EVERYONE], on_node=True) as connection:
-                is_part = not find_namesakes(connection, self.tenant.id, [key])
+                is_part = any(StoredDocuments(connection, self.tenant.id).read_file_ids([key]).values())
         if is_part:
             raise SourceError("duplicate", f"{pending.source} has the name of a part of {file}; rename it")
         self.state.namesakes.add(key)
@@ -177,7 +193,9 @@ class IngestRun:
         with self.database.worker.transaction(self.tenant.id, [EVERYONE], on_node=True) as connection:
             fingerprints = load_fingerprints(connection, self.tenant.id, ids)
             namesakes = find_namesakes(connection, self.tenant.id, fingerprints)
-        if not {*namesakes, *self.reserved, *self.state.namesakes}.isdisjoint(ids):
+        # The caller's document with the name of a stored part is refused instead of the file.
+        reserved = self.reserved - fingerprints.keys()
+        if not {*namesakes, *reserved, *self.state.namesakes}.isdisjoint(ids):
             raise SourceError(
                 "duplicate", f"{document.source} is divided, and another document has the name of a part; rename that"
             )
@@ -209,9 +227,9 @@ class IngestRun:
             with self.database.worker.transaction_with_events(self.tenant.id, [EVERYONE]) as (connection, events):
                 if key not in self.lease.verify(connection, [key]):
                     raise IngestionError("lease_lost", f"another writer took {pending.source} over")
-                stale = find_stale_parts(connection, self.tenant, self.collection, pending.source, len(ids))
-                stale += [document_id(self.tenant.id, self.collection, part) for part in outcomes.empty]
-                stale = [document for document in stale if document not in self.reserved]
+                stale = find_stale_parts(
+                    connection, self.tenant, self.collection, pending.source, len(ids), frozenset(outcomes.empty)
+                )
                 removed = remove_documents(connection, self.tenant.id, stale, collection=self.collection, events=events)
                 if etag is not None:
                     stored = StoredDocuments(connection, self.tenant.id)
@@ -334,8 +352,7 @@ class IngestRun:
         In a transaction that has locked the collection.
         """
         files = [file for key, file in divided.items() if key in stored]
-        parts = find_part_ids(connection, self.tenant, self.collection, files)
-        return [part for part in parts if part not in self.reserved]
+        return list(find_part_ids(connection, self.tenant, self.collection, files))
 
     def _complete_unchanged(self, unchanged: Sequence[DocumentEntry]) -> None:
         """Complete the leases of unchanged documents, and store their etags."""

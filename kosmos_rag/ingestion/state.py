@@ -2,7 +2,7 @@
 
 import uuid
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.core.types import Space, is_text
 from kosmos_rag.ingestion.document import document_id
-from kosmos_rag.ingestion.parts import ROW_TYPES, may_have_parts, number_part, split_etag, strip_part
+from kosmos_rag.ingestion.parts import may_have_parts, number_part, split_etag, strip_part
 from kosmos_rag.storage.documents import StoredDocuments
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import SpaceStore, TenantRef
@@ -146,10 +146,10 @@ def load_parts(
 
     In the caller's transaction.
     """
-    files = list(filter(may_have_parts, filter(is_text, sources)))
+    files = [document_id(tenant_id, collection, name) for name in filter(is_text, sources) if may_have_parts(name)]
     if not files:
         return []
-    values = {"tenant_id": tenant_id, "collection": collection, "files": files, "media_types": list(ROW_TYPES)}
+    values = {"tenant_id": tenant_id, "collection": collection, "file_ids": files}
     return list(map(StoredPart._make, connection.execute(statement("parts_of_files"), values)))
 
 
@@ -160,12 +160,17 @@ def find_namesakes(
 
     In the caller's transaction.
     """
-    stored = StoredDocuments(connection, tenant_id).read_media_types(document_ids)
-    return {key for key, media_type in stored.items() if media_type not in ROW_TYPES}
+    stored = StoredDocuments(connection, tenant_id).read_file_ids(document_ids)
+    return {key for key, file in stored.items() if file is None}
 
 
 def find_stale_parts(
-    connection: psycopg.Connection, tenant: TenantRef, collection: str, file: str, count: int
+    connection: psycopg.Connection,
+    tenant: TenantRef,
+    collection: str,
+    file: str,
+    count: int,
+    empty: Set[str],
 ) -> list[uuid.UUID]:
     """Return the stored documents of a file that it no longer has: the whole, or parts.
 
@@ -173,9 +178,10 @@ def find_stale_parts(
 
     Args:
         count: number of its parts.
+        empty: names of those without text.
     """
     parts = find_part_ids(connection, tenant, collection, [file])
-    stale = [key for key, part in parts.items() if number_part(part) > count]
+    stale = [key for key, part in parts.items() if number_part(part) > count or part in empty]
     return [*stale, document_id(tenant.id, collection, file)]
 
 

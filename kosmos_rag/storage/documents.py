@@ -33,10 +33,10 @@ class StoredDocuments:
         values = {"tenant_id": self._tenant_id, "document_ids": list(document_ids)}
         return dict(self._connection.execute(statement("source_etags"), values).fetchall())
 
-    def read_media_types(self, document_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, str]:
-        """Return the media types of those of the documents that are stored."""
+    def read_file_ids(self, document_ids: Collection[uuid.UUID]) -> dict[uuid.UUID, uuid.UUID | None]:
+        """Return the id of its file for each stored document; None where it is no part."""
         values = {"tenant_id": self._tenant_id, "document_ids": list(document_ids)}
-        return dict(self._connection.execute(statement("media_types_of_documents"), values).fetchall())
+        return dict(self._connection.execute(statement("file_ids_of_documents"), values).fetchall())
 
     def find_other_acls(self, acls: Mapping[uuid.UUID, Acl]) -> list[uuid.UUID]:
         """Return the documents whose acl is not this one; nothing is locked."""

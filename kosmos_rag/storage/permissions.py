@@ -41,8 +41,8 @@ class StoredPermissions:
     """Feed and acl by document, also of documents that are not ingested yet."""
     documents: Mapping[uuid.UUID, tuple[Acl, int]]
     """Acl and number of chunks of the ingested documents."""
-    parts: Mapping[uuid.UUID, str]
-    """Names of those of them that may be parts of a file."""
+    parts: Mapping[uuid.UUID, uuid.UUID]
+    """Id of its file for each of them that is a part of one."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,7 +92,7 @@ class FeedPass:
         return self._load(connection, statement("acls_of_collection"))
 
     def lock_parts(self, connection: psycopg.Connection) -> StoredPermissions:
-        """Read the permissions, and the documents that may be parts of a file.
+        """Read the permissions, and the documents that are parts of a file.
 
         Nobody publishes into the collection until the caller's transaction ends. Raises IngestionError with the code
         `superseded` if a later pass of the feed has started.
@@ -117,7 +117,7 @@ class FeedPass:
         return StoredPermissions(
             feeds={key: (feed, tuple(acl)) for key, feed, acl in feeds},
             documents={key: (tuple(acl), chunks) for key, acl, chunks, _ in rows},
-            parts={key: source for key, _, _, source in rows if source is not None},
+            parts={key: file for key, _, _, file in rows if file is not None},
         )
 
     def update_permissions(

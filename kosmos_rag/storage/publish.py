@@ -17,7 +17,7 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
-from kosmos_rag.core.errors import EmbeddingSpaceChanged
+from kosmos_rag.core.errors import EmbeddingSpaceChanged, SourceError
 from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.text import bm25
 from kosmos_rag.core.types import EVERYONE, PERMISSION_FEED, Chunk, EventType, LineBox, Note
@@ -69,7 +69,10 @@ class PreparedDocument:
     source_etag: str | None = None
     """The entity tag that the source gave: an equal one means unchanged content."""
     file_id: uuid.UUID | None = None
-    """Id that the whole file has as a document, for a part of one: a permission feed that names the file decides."""
+    """Id that the whole file has as a document, for a part of one: a permission feed that names the file decides.
+
+    A part and another document with its name do not replace each other.
+    """
 
 
 def text_hash(text: str) -> uuid.UUID:
@@ -128,6 +131,7 @@ def publish(
 
     Raises:
         EmbeddingSpaceChanged: the documents have no vectors of the live space, or the tenant was erased meanwhile.
+        SourceError: code `duplicate`; a part of a file has the name of another document.
     """
     scope = {"tenant_id": tenant_id, "collection": collection, "now": now}
     space_ids = documents[0].vectors.keys()
@@ -211,6 +215,7 @@ def _lock(connection: psycopg.Connection, scope: dict[str, Any], documents: Sequ
     spaces = connection.execute(statement("lock_spaces"), scope)
     live = connection.execute(statement("live_space_id"), scope)
     versions = connection.execute(statement("versions_of_documents"), values)
+    stored_files = connection.execute(statement("file_ids_of_documents"), values)
     permissions = connection.execute(statement("permissions_of_documents"), keys)
     connection.execute(statement("discard_plans"))
     locked = lexical_statistics.read_lock(statistics)
@@ -220,6 +225,7 @@ def _lock(connection: psycopg.Connection, scope: dict[str, Any], documents: Sequ
     space_ids = {space_id for (space_id,) in spaces.fetchall()}
     (live_space_id,) = live.fetchone() or (None,)
     previous = versions.fetchall()
+    _require_own_names(documents, dict(stored_files.fetchall()))
     feed_acls = {key: tuple(acl) for key, acl in permissions.fetchall()}
     version_ids = [version_id for version_id, _, _ in previous]
     return _LockedState(
@@ -230,6 +236,20 @@ def _lock(connection: psycopg.Connection, scope: dict[str, Any], documents: Sequ
         numbers=Counter({document_id: number for _, document_id, number in previous}),
         acls={document.id: _decide_acl(document, feed_acls) for document in documents},
     )
+
+
+def _require_own_names(
+    documents: Sequence[PreparedDocument], stored_files: Mapping[uuid.UUID, uuid.UUID | None]
+) -> None:
+    """Raise SourceError where a part and another document would replace each other."""
+    for document in documents:
+        if stored_files.get(document.id, document.file_id) != document.file_id:
+            message = (
+                f"{document.source} has the name of a part of another file; rename it"
+                if document.file_id is None
+                else f"a document that is no part of the file has the name {document.source}; rename that document"
+            )
+            raise SourceError("duplicate", message)
 
 
 def _write_documents(
@@ -342,7 +362,7 @@ _DOCUMENT_TYPES = {
     "boxes": "bytea",
 }
 """Columns of a document and of its version, but for those that may be null."""
-_NULLABLE = ("source_etag", "original")
+_NULLABLE = ("source_etag", "original", "file_id")
 
 _CHUNK_TYPES = {
     **dict.fromkeys(("id", "document_id", "version_id", "text_hash"), "uuid"),

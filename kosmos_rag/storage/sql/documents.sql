@@ -225,16 +225,14 @@ SELECT d.id, d.source
  ORDER BY d.source
 
 -- name: parts_of_files
--- Stored parts of large files, by the names of the files. A file that only has the name of a part is of another type.
--- The index documents_parts has the first condition on the source.
+-- Stored parts of large files.
 SELECT d.id, d.source, d.source_etag
   FROM kosmos.documents d
- WHERE d.tenant_id = %(tenant_id)s AND d.collection = %(collection)s
-   AND d.source ~ '#part-[1-9][0-9]{0,8}$' AND d.media_type = ANY (%(media_types)s::text[])
-   AND regexp_replace(d.source, '#part-[1-9][0-9]{0,8}$', '') = ANY (%(files)s::text[])
+ WHERE d.tenant_id = %(tenant_id)s AND d.collection = %(collection)s AND d.file_id = ANY (%(file_ids)s::uuid[])
 
--- name: media_types_of_documents
-SELECT d.id, d.media_type
+-- name: file_ids_of_documents
+-- The id of its file for a part of one, null for other documents.
+SELECT d.id, d.file_id
   FROM kosmos.documents d
  WHERE d.tenant_id = %(tenant_id)s AND d.id = ANY (%(document_ids)s)
 

@@ -24,19 +24,18 @@ UPDATE kosmos.permission_feeds
 DELETE FROM kosmos.permission_feeds WHERE tenant_id = %(tenant_id)s AND collection = %(collection)s
 
 -- name: acls_of_collection
--- With the names of those that may be parts of a file.
-SELECT d.id, d.acl, v.chunks, CASE WHEN d.source ~ '#part-[1-9][0-9]{0,8}$' THEN d.source END
+SELECT d.id, d.acl, v.chunks, d.file_id
   FROM kosmos.documents d
   JOIN kosmos.document_versions v
     ON v.tenant_id = %(tenant_id)s AND v.tenant_id = d.tenant_id AND v.document_id = d.id AND v.number = d.version
  WHERE d.tenant_id = %(tenant_id)s AND d.collection = %(collection)s
 
 -- name: acls_of_parts
-SELECT d.id, d.acl, v.chunks, d.source
+SELECT d.id, d.acl, v.chunks, d.file_id
   FROM kosmos.documents d
   JOIN kosmos.document_versions v
     ON v.tenant_id = %(tenant_id)s AND v.tenant_id = d.tenant_id AND v.document_id = d.id AND v.number = d.version
- WHERE d.tenant_id = %(tenant_id)s AND d.collection = %(collection)s AND d.source ~ '#part-[1-9][0-9]{0,8}$'
+ WHERE d.tenant_id = %(tenant_id)s AND d.collection = %(collection)s AND d.file_id IS NOT NULL
 
 -- name: permissions_of_collection
 SELECT p.document_id, p.feed, p.acl

@@ -133,14 +133,14 @@ UPDATE kosmos.acl_statistics s
 
 -- name: upsert_documents
 INSERT INTO kosmos.documents (tenant_id, id, source, title, media_type, language, metadata, acl, version,
-                              created_at, updated_at, collection, source_etag, notes)
+                              created_at, updated_at, collection, source_etag, notes, file_id)
 SELECT t.tenant_id, u.id, u.source, u.title, u.media_type, u.language, u.metadata, u.acl::text[], u.number,
-       %(now)s, %(now)s, %(collection)s, u.source_etag, u.notes
+       %(now)s, %(now)s, %(collection)s, u.source_etag, u.notes, u.file_id
   FROM kosmos.tenants t
  CROSS JOIN unnest(%(id)b::uuid[], %(source)b::text[], %(title)b::text[], %(media_type)b::text[], %(language)b::text[],
                    %(metadata)b::jsonb[], %(acl)b::text[], %(number)b::integer[], %(source_etag)b::text[],
-                   %(notes)b::jsonb[])
-       AS u (id, source, title, media_type, language, metadata, acl, number, source_etag, notes)
+                   %(notes)b::jsonb[], %(file_id)b::uuid[])
+       AS u (id, source, title, media_type, language, metadata, acl, number, source_etag, notes, file_id)
  WHERE t.tenant_id = %(tenant_id)s
 ON CONFLICT (tenant_id, id) DO UPDATE
    SET title = excluded.title, media_type = excluded.media_type, language = excluded.language,

@@ -13,7 +13,6 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     Uuid,
-    text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY, BYTEA, JSONB, TSVECTOR
 
@@ -74,6 +73,7 @@ documents = Table(
     column("collection", Text),
     column("source_etag", Text, null=True),  # what the source said of it: an equal one means unchanged content
     column("notes", JSONB),  # what of its file was guessed or could not be read
+    column("file_id", Uuid, null=True),  # of a part of a large file: the id that the whole has as one document
     PrimaryKeyConstraint("tenant_id", "id"),
     CheckConstraint("version >= 1"),
     tenant_key(),
@@ -83,7 +83,8 @@ Index(
     "documents_parts",
     documents.c.tenant_id,
     documents.c.collection,
-    postgresql_where=text("source ~ '#part-[1-9][0-9]{0,8}$'"),
+    documents.c.file_id,
+    postgresql_where=documents.c.file_id.is_not(None),
 )
 
 filter_terms = Table(

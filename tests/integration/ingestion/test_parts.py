@@ -1,8 +1,10 @@
 """Large files of rows from end to end: parts as documents that come and go with the file."""
 
 import json
+import re
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from kosmos_rag.ingestion.parts import FilePart
 from kosmos_rag.ingestion.publisher import Publisher, PublishResult
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.permissions import FeedPass, StoredPermissions
+from kosmos_rag.storage.sql import statement
 from tests.integration.variants import opened as open_engine
 
 
@@ -121,7 +124,7 @@ def test_delete__finds_parts_by_one_statement(scope: Tenant, monkeypatch: pytest
     for module in (pipeline, state):
         monkeypatch.setattr(module, "document_id", count)
     assert scope.delete(["orders.csv", *(f"absent{number}.csv" for number in range(9))]) == 1
-    assert len(computed) == 10
+    assert len(computed) == 20  # a name may be of a document, or of a file with parts
     assert list_parts(scope) == ["orders.csv.bak#part-1", "other.csv"]
 
 
@@ -160,6 +163,66 @@ def test_ingest__a_file_with_the_name_of_a_part_stays(scope: Tenant, tmp_path: P
     for _ in range(2):
         assert scope.ingest([tmp_path], root=".", prune=True).removed == 0
         assert list_parts(scope) == ["orders.csv", "orders.csv#part-2"]
+
+
+_NAMESAKE = SourceDocument(source="orders.csv#part-2", data=b"about sofas")
+
+
+def test_ingest__a_document_with_the_name_of_a_stored_part_is_refused(scope: Tenant) -> None:
+    large = SourceDocument(source="orders.csv", data=build_table(600).encode())
+    scope.ingest(large)
+    for documents, unchanged in (([_NAMESAKE], 0), ([large, _NAMESAKE], 1)):
+        report = scope.ingest(documents)
+        assert [(failure.source, failure.code) for failure in report.failed] == [(_NAMESAKE.source, "duplicate")]
+        assert report.unchanged == unchanged
+    assert [hit.source for hit in scope.search("customer299", 1).hits] == ["orders.csv#part-2"]
+
+
+def test_ingest__a_document_whose_type_is_declared_is_no_part(scope: Tenant) -> None:
+    document = replace(_NAMESAKE, data=b"order,customer\n1,Ada\n", media_type="text/csv")
+    for expected in ((1, 0), (0, 1)):
+        report = scope.ingest(document)
+        assert (report.new, report.unchanged) == expected
+    scope.ingest(SourceDocument(source="orders.csv", data=build_table(3).encode()))
+    assert list_parts(scope) == ["orders.csv", _NAMESAKE.source]
+
+
+@pytest.mark.parametrize("divided_first", [True, False])
+def test_ingest__a_part_and_a_document_of_two_processes_never_replace_each_other(
+    scope: Tenant, monkeypatch: pytest.MonkeyPatch, *, divided_first: bool
+) -> None:
+    """Another process publishes after this one has looked at what is stored, and before it publishes."""
+    large = SourceDocument(source="orders.csv", data=build_table(600).encode())
+    first, second = (large, _NAMESAKE) if divided_first else (_NAMESAKE, large)
+    publish = Publisher.publish
+
+    def publish_after_another(publisher: Publisher, *values: Any, **options: Any) -> Iterator[PublishResult]:
+        monkeypatch.undo()
+        assert scope.ingest(first).failed == ()
+        yield from publish(publisher, *values, **options)
+
+    monkeypatch.setattr(Publisher, "publish", publish_after_another)
+    report = scope.ingest(second)
+    assert [(failure.source, failure.code) for failure in report.failed] == [(second.source, "duplicate")]
+    texts = {hit.text for hit in scope.search("about sofas", 100).hits if hit.source == _NAMESAKE.source}
+    assert ("about sofas" in texts) is not divided_first
+
+
+def test_load_parts__reads_the_parts_of_the_file_alone(opened: Engine, scope: Tenant) -> None:
+    scope.ingest([SourceDocument(source="orders.csv", data=build_table(600).encode()), *_others()])
+    tenant = scope.jobs._owner
+    values = {
+        "tenant_id": tenant.id,
+        "collection": "default",
+        "file_ids": [document_id(tenant.id, "default", "orders.csv")],
+    }
+    with opened.database.worker.transaction(tenant.id, [EVERYONE]) as connection:
+        connection.execute("SET LOCAL enable_seqscan = off")
+        plan = connection.execute(f"EXPLAIN {statement('parts_of_files')}", values).fetchall()
+        assert len(connection.execute(statement("parts_of_files"), values).fetchall()) == 3
+    lines = "\n".join(line for (line,) in plan)
+    assert "documents_parts" in lines
+    assert re.search(r"Index Cond: .*file_id = ANY", lines), lines
 
 
 @pytest.mark.parametrize("prune", [False, True])

@@ -60,7 +60,7 @@ PUBLISHED = {
     "0112_withdrawn_judgements.py": "86cc79e01ebe35b06671672ae87c4e304387ec2af82714d101bed22d014ccb07",
     "0113_answer_samples.py": "485fce3141f1a5619168f7c976445ae9f626130a0357d0e481c46974fc680281",
     "0114_space_for_updates.py": "86713a59cd21352f37385be4104539a2cd08b437179ff4295ef1e1b356fc5e4b",
-    "0115_index_of_parts.py": "cb6316c87c1e4ebba78456ddb4366ffe56ece0387b5eaffa296876955872f208",
+    "0115_index_of_parts.py": "9dc2db4fe953d838c93453b52b99231d57b0a7cc7f243c23d4b6ef743ca4127c",
 }
 
 
@@ -91,6 +91,27 @@ def test_migrate__up_down_and_up_again_over_data(database: DatabaseSettings, set
     assert ingest() == 1
     again = set_up(database)
     assert again.before == again.after == REVISION
+
+
+def test_migrate__marks_the_stored_parts_of_files(database: DatabaseSettings, settings: Settings) -> None:
+    parsing = settings.ingestion.parsing.model_copy(update={"text_mb": 1})
+    ingestion = settings.ingestion.model_copy(update={"parsing": parsing})
+    table = b"order,customer\n" + b"".join(b"%d,customer%s\n" % (row, b" " * 2_000) for row in range(600))
+    others = [SourceDocument(source=name, data=b"about chairs") for name in ("a.csv", "orders.csv.bak#part-1")]
+    with Engine(settings.model_copy(update={"ingestion": ingestion}), embedder=HashingEmbedder()) as engine:
+        for collection in ("default", "sales"):
+            scope = engine.tenant("acme", collection=collection)
+            assert scope.ingest([SourceDocument(source="orders.csv", data=table), *others]).failed == ()
+    before = _file_ids(database.admin_url or "")
+    assert len([file_id for file_id in before.values() if file_id is not None]) == 6
+    set_up(database, "0114")
+    set_up(database)
+    assert _file_ids(database.admin_url or "") == before
+
+
+def _file_ids(url: str) -> dict[UUID, UUID | None]:
+    with psycopg.connect(url) as connection:
+        return dict(connection.execute("SELECT id, file_id FROM kosmos.documents").fetchall())
 
 
 QUESTIONS = ("churn", "revenue of the year", "w1 w5 w9", "w2", "secret churn")

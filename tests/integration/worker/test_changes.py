@@ -19,7 +19,7 @@ from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.apps.cli.app import app
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import ConfigError, RequestError, SourceError
-from kosmos_rag.core.types import PERMISSION_FEED, JobState
+from kosmos_rag.core.types import EVERYONE, PERMISSION_FEED, JobState
 from kosmos_rag.engine.diagnosis import diagnose
 from kosmos_rag.ingestion.sources.listing import Entry
 from kosmos_rag.ingestion.sources.outbox import MAX_ROWS
@@ -208,7 +208,7 @@ def test_readers__that_a_complete_pass_has_taken_return_with_the_row(
 
 
 def test_readers__that_narrow_hold_for_a_part_whose_publication_the_pass_waits_for(
-    scope: Tenant, helpdesk: Run, work: Work, monkeypatch: pytest.MonkeyPatch
+    scope: Tenant, engine: Engine, helpdesk: Run, work: Work, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A job publishes a part of a large file until the pass has its lock; the row cannot be read again."""
     helpdesk("INSERT INTO ticket VALUES (3, NULL, ARRAY['group:hr'], now())")
@@ -217,6 +217,9 @@ def test_readers__that_narrow_hold_for_a_part_whose_publication_the_pass_waits_f
     def publish(number: int) -> None:
         part, data = f"sql://tickets/orders.csv#part-{number}", b"about order%d" % number
         scope.ingest(SourceDocument(source=part, data=data, media_type=media_types.CSV))
+        values = (scope.jobs.document_id("sql://tickets/orders.csv"), scope.jobs.document_id(part))
+        with engine.database.worker.transaction(scope.jobs._owner.id, [EVERYONE]) as connection:
+            connection.execute("UPDATE kosmos.documents SET file_id = %s WHERE id = %s", values)
 
     def publish_and_cancel(jobs: JobWriter, document_ids: Sequence[uuid.UUID]) -> None:
         publish(2)

@@ -312,44 +312,42 @@ def test_upload__whose_parts_have_no_text_fails(scope: Tenant, work: Work, tmp_p
     assert list_sources(scope) == []
 
 
+@every_source
 @pytest.mark.parametrize("divided_first", [True, False])
 def test_parts__never_replace_a_file_that_has_the_name_of_one_nor_it_them(
-    scope: Tenant, work: Work, tmp_path: Path, *, divided_first: bool
+    scope: Tenant, work: Work, source: Place, *, divided_first: bool
 ) -> None:
-    place = FolderPlace(tmp_path)
     files = [(FILE, build_table(600)), (f"{FILE}#part-2", b"about chairs")]
-    names = name_parts(place, 1, 2, 3) if divided_first else name_parts(place, 2)
+    names = name_parts(source, 1, 2, 3) if divided_first else name_parts(source, 2)
     for file in files if divided_first else reversed(files):
-        place.put(*file)
-        place.run(scope, work)
+        source.put(*file)
+        source.run(scope, work)
     for _ in range(2):
-        place.run(scope, work)
+        source.run(scope, work)
         wait_for_sources(scope, names)
     assert last_run(scope).failures[0].code == "duplicate"
     texts = [hit.text for hit in scope.search("about chairs").hits]
     assert ("about chairs" in texts) is not divided_first
 
 
+@every_source
 def test_parts__of_one_pass_and_a_file_with_the_name_of_one_are_not_both_stored(
-    scope: Tenant, work: Work, tmp_path: Path
+    scope: Tenant, work: Work, source: Place
 ) -> None:
-    place = FolderPlace(tmp_path)
-    place.put(FILE, build_table(600))
-    place.put(f"{FILE}#part-2", b"about chairs")
-    place.run(scope, work)
+    source.put(FILE, build_table(600))
+    source.put(f"{FILE}#part-2", b"about chairs")
+    source.run(scope, work)
     eventually(lambda: not scope.jobs.find(states=[JobState.QUEUED, JobState.RUNNING], kinds=["document"]))
     assert [failure.code for failure in last_run(scope).failures] == ["duplicate"]
 
 
-def test_parts__a_file_with_the_name_of_one_stays_beside_a_small_file(
-    scope: Tenant, work: Work, tmp_path: Path
-) -> None:
-    place = FolderPlace(tmp_path)
-    place.put(f"{FILE}#part-1", b"about chairs")
+@every_source
+def test_parts__a_file_with_the_name_of_one_stays_beside_a_small_file(scope: Tenant, work: Work, source: Place) -> None:
+    source.put(f"{FILE}#part-1", b"about chairs")
     for rows in (3, 4):
-        place.put(FILE, build_table(rows))
-        place.run(scope, work)
-        wait_for_sources(scope, [place.name, *name_parts(place, 1)])
+        source.put(FILE, build_table(rows))
+        source.run(scope, work)
+        wait_for_sources(scope, [source.name, *name_parts(source, 1)])
 
 
 def test_parts__of_which_the_first_have_no_text_leave_an_unchanged_file_unread(
