@@ -133,12 +133,16 @@ class SqlSource:
             raise ConfigError(f"the source {self._spec.name} has no changes; name its tables under changes")
         return open_outbox(Outbox(source=self._spec.name, changes=self._spec.changes), self._spec.url_env)
 
-    def list_keys(self, connection: "Connection", limit: int) -> list[str]:
-        """Return the ids of some rows."""
-        from sqlalchemy import select
+    def list_keys(self, connection: "Connection", limit: int, *, at_random: bool) -> list[str]:
+        """Return the ids of some rows.
 
-        rows = self._rows([self._fields.id])
-        ids = connection.execute(select(rows.c[self._fields.id]).limit(limit)).scalars()
+        Args:
+            at_random: whether to choose them from all rows, which takes longer.
+        """
+        from sqlalchemy import func, select
+
+        keys = select(self._rows([self._fields.id]).c[self._fields.id]).limit(limit)
+        ids = connection.execute(keys.order_by(func.random()) if at_random else keys).scalars()
         return [str(key) for key in ids if key is not None]
 
     def read_entries(self, connection: "Connection", keys: Sequence[str]) -> list[Entry | IngestFailure]:

@@ -448,18 +448,48 @@ def test_changes__return_where_the_query_itself_fails(
     assert _find(scope, "churn4") == []
 
 
-def test_changes__return_where_the_query_fails_on_every_row(scope: Tenant, helpdesk: Run, follow: Work) -> None:
+@pytest.mark.parametrize("changed", [(3,), (3, 5)])
+def test_changes__return_where_the_query_fails_on_every_row(
+    scope: Tenant, helpdesk: Run, follow: Work, changed: tuple[int, ...]
+) -> None:
     helpdesk(
         "ALTER TABLE ticket RENAME TO ticket_row;"
         "CREATE VIEW ticket AS SELECT id, body, readers, to_timestamp(1 / (id - id)) AS changed_at FROM ticket_row;"
         "GRANT SELECT ON ticket TO kosmos_worker"
     )
-    helpdesk("UPDATE ticket_row SET body = 'about upsell' WHERE id IN (3, 5)")
+    helpdesk(f"UPDATE ticket_row SET body = 'about upsell' WHERE id = ANY ('{{{','.join(map(str, changed))}}}')")
     helpdesk("DELETE FROM ticket_row WHERE id = 4")
     follow()
     (job,) = scope.jobs.find(kinds=[kinds.SYNC], states=[JobState.DEAD])
     assert "division by zero" in str(job.error)
-    assert {key for (key,) in helpdesk(f"SELECT key FROM {OUTBOX}")} == {"3", "4", "5"}
+    assert {key for (key,) in helpdesk(f"SELECT key FROM {OUTBOX}")} == {"4", *map(str, changed)}
+
+
+@pytest.mark.parametrize(
+    ("column", "condition"),
+    [
+        ("changed_at", "to_timestamp(1 / (body <> 'bad')::integer) > 'epoch'"),
+        ("to_timestamp(1 / (body <> 'bad')::integer)", "true"),
+    ],
+    ids=["condition", "column"],
+)
+def test_changes__of_bad_rows_do_not_fail_the_pass_though_many_others_are_bad_too(
+    scope: Tenant, helpdesk: Run, follow: Work, column: str, condition: str
+) -> None:
+    helpdesk(
+        "ALTER TABLE ticket RENAME TO ticket_row;"
+        f"CREATE VIEW ticket AS SELECT id, body, readers, {column} AS changed_at FROM ticket_row WHERE {condition};"
+        "GRANT SELECT ON ticket TO kosmos_worker;"
+        "ALTER TABLE ticket_row DISABLE TRIGGER USER;"
+        "UPDATE ticket_row SET body = 'bad';"
+        "INSERT INTO ticket_row SELECT n, CASE WHEN n > 40 THEN 'good' ELSE 'bad' END, '{everyone}', now()"
+        " FROM generate_series(21, 240) n;"
+        "ALTER TABLE ticket_row ENABLE TRIGGER USER"
+    )
+    helpdesk("UPDATE ticket_row SET changed_at = now() WHERE id IN (3, 5)")
+    follow()
+    assert helpdesk(f"SELECT count(*) FROM {OUTBOX}") == [(0,)]
+    assert sorted(failure.source for failure in last_run(scope).failures) == ["sql://tickets/3", "sql://tickets/5"]
 
 
 def test_comparison__that_fails_is_done_again_later_and_not_at_once(
@@ -513,7 +543,7 @@ class _NoRows:
     def read_entries(self, connection: Any, keys: Sequence[str]) -> list[Any]:
         return []
 
-    def list_keys(self, connection: Any, limit: int) -> list[str]:
+    def list_keys(self, connection: Any, limit: int, *, at_random: bool) -> list[str]:
         return []
 
 

@@ -38,8 +38,12 @@ class OutboxRows(Protocol):
         """Return the entries of the rows with these ids."""
         ...
 
-    def list_keys(self, connection: "Connection", limit: int) -> list[str]:
-        """Return the ids of some rows."""
+    def list_keys(self, connection: "Connection", limit: int, *, at_random: bool) -> list[str]:
+        """Return the ids of some rows.
+
+        Args:
+            at_random: whether to choose them from all rows, which takes longer.
+        """
         ...
 
 
@@ -167,7 +171,7 @@ def _read(
         batch = keys[start : start + ROWS_AT_ONCE]
         errors: list[SourceError] = []
         entries = _read_batch(database, connection, batch, rows.read_entries, errors)
-        if len(errors) > 1 and len(errors) == len(entries):
+        if errors and len(errors) == len(entries):
             _require_readable_row(database, connection, rows)
         present = {entry.source for entry in entries}
         removed += [source for key in batch if (source := f"{database.root}{key}") not in present]
@@ -204,15 +208,24 @@ def _read_batch(
 
 
 def _require_readable_row(database: OutboxDatabase, connection: "Connection", rows: "OutboxRows") -> None:
-    """Raise SourceError where the query fails for all of some rows, whatever their data."""
+    """Raise SourceError where the query fails for all of some rows, whatever their data.
+
+    The first rows may be bad ones that were stored together.
+    """
     errors: list[SourceError] = []
-    with translate_errors(database.variable, database.root), connection.begin_nested():
-        keys = rows.list_keys(connection, _PROBED_ROWS)
-    for key in keys:
-        before = len(errors)
-        _read_batch(database, connection, [key], rows.read_entries, errors)
-        if len(errors) == before:
-            return
+    for at_random in (False, True):
+        try:
+            with translate_errors(database.variable, database.root), connection.begin_nested():
+                keys = rows.list_keys(connection, _PROBED_ROWS, at_random=at_random)
+        except SourceError as error:
+            if is_data_error(error):
+                return  # a condition of the query fails on some row; others are read by their ids
+            raise
+        for key in keys:
+            before = len(errors)
+            _read_batch(database, connection, [key], rows.read_entries, errors)
+            if len(errors) == before:
+                return
     if errors:
         raise errors[0]
 
