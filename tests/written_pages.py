@@ -44,7 +44,8 @@ def write_alerts() -> str:
     return _page(
         "Alerts",
         f"{_WRITTEN} the annotations in `deploy/prometheus/rules.yml`. An alert with the severity `page` needs somebody"
-        " now, a `ticket` in office hours.",
+        " now, a `ticket` in office hours. Commands about one tenant read `default` without `--tenant`; the log of the"
+        " worker names the tenant.",
         _table(("alert", "severity", "meaning", "remedy"), rows),
     )
 
