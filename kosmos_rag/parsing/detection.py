@@ -72,7 +72,10 @@ _ROOTS = (
     (re.compile(r"<(?:!doctype\s+)?svg[\s>]", re.IGNORECASE), media_types.SVG),
     (re.compile(r"<w:wordDocument"), media_types.WORDML),
     (re.compile(r"<(?:mxfile|mxGraphModel)[\s>]"), media_types.DRAWIO),
-    *((re.compile(rf'<office:document\s[^<>]*office:mimetype="{name}"'), name) for name in sorted(_OPEN_DOCUMENTS)),
+    *(
+        (re.compile(rf"<office:document\s[^<>]*office:mimetype=[\"']{re.escape(name)}(?:-template)?[\"']"), name)
+        for name in sorted(_OPEN_DOCUMENTS)
+    ),
 )
 """Elements that a format begins with."""
 _WEBVTT = re.compile(r"WEBVTT(?:[ \t][^\n]*)?\n")

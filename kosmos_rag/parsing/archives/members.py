@@ -10,6 +10,7 @@ import re
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from io import BytesIO
 from posixpath import basename
 from typing import IO, Any, NamedTuple
@@ -29,6 +30,7 @@ _COMPRESSED: Mapping[bytes, Callable[[IO[bytes]], Any]] = {
 }
 _IS_UTF8 = 0x800
 """Flag of a member whose name is UTF-8."""
+_LAST_LATIN = "\u024f"
 _ALL = re.compile("")
 """Members may be archives: Office files are, and the parser of each member screens it."""
 _HIDDEN = re.compile(r"(?:.*/)?(?:\.|__MACOSX/|Thumbs\.db$|desktop\.ini$)", re.DOTALL)
@@ -104,10 +106,22 @@ def _decode_names(members: Sequence[zipfile.ZipInfo]) -> dict[zipfile.ZipInfo, s
     A program that does not say that they are UTF-8 writes them in the encoding of its system.
     """
     unmarked = [member for member in members if not member.flag_bits & _IS_UTF8 and not member.filename.isascii()]
-    names = [member.filename.encode("cp437") for member in unmarked]
-    decoded = decode_text(b"\n".join(names)).text.split("\n") if names else []
+    decoded = _decode_joined(b"\n".join(member.filename.encode("cp437") for member in unmarked)).split("\n")
     all_names = {member: member.filename for member in members}
     return all_names | dict(zip(unmarked, decoded, strict=True)) if len(decoded) == len(unmarked) else all_names
+
+
+def _decode_joined(names: bytes) -> str:
+    """Decode names as UTF-8, as another encoding that is certain, or as code page 437.
+
+    Latin letters of another encoding are not certain: too few bytes show it.
+    """
+    with suppress(ParseError):
+        decoded = decode_text(names)
+        has_latin = any("\x80" <= character <= _LAST_LATIN for character in decoded.text)
+        if decoded.encoding == "utf-8" or (decoded.certain and not has_latin):
+            return decoded.text
+    return names.decode("cp437")
 
 
 def _read_tar(data: bytes, name: str) -> Iterator[Member]:

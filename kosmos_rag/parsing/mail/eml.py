@@ -188,8 +188,12 @@ class _Mail:
 
     def _add_attachments(self, attachments: list[Message], level: int) -> None:
         readable = [part for part in attachments if not mime.content_type(part).startswith(_SKIPPED_TYPES)]
-        if any((mime.filename(part) or "").lower().endswith(".ics") for part in readable):  # the invitation again
-            readable = [part for part in readable if mime.content_type(part) != _CALENDAR or mime.filename(part)]
+        calendars = [_read_event_ids(part) for part in readable if (mime.filename(part) or "").lower().endswith(".ics")]
+        readable = [
+            part
+            for part in readable  # without an invitation that is attached again with a name
+            if mime.content_type(part) != _CALENDAR or mime.filename(part) or _read_event_ids(part) not in calendars
+        ]
         if len(readable) > bounds.MAX_MAIL_ATTACHMENTS:
             message = f"only {bounds.MAX_MAIL_ATTACHMENTS} of {len(readable)} attachments were read"
             self._composition.add_note(UNREADABLE, message)
@@ -209,6 +213,13 @@ class _Mail:
 
 
 _CALENDAR = "text/calendar"
+_EVENT_ID = re.compile(rb"^UID:(\S+)", re.MULTILINE | re.IGNORECASE)
+
+
+def _read_event_ids(part: Message) -> frozenset[bytes]:
+    """Return the identifiers of the events in a calendar, else its lines."""
+    data = b"\n".join(mime.part_bytes(part).split())
+    return frozenset(_EVENT_ID.findall(data) or data.split())
 
 
 def _header_lines(message: Message) -> list[str]:

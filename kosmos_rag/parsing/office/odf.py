@@ -154,6 +154,8 @@ class _Reader:
         if element.tag == _PAGE:
             self._composition.begin_page()
             return not self._styles.is_hidden("drawing-page", element.get(f"{DRAWING}style-name"))
+        if element.tag == _ROW:
+            return _is_visible(element)
         if element.tag == _LIST:
             self._lists.append(self._open_list(element))
         elif element.tag == _ITEM and self._lists:
@@ -269,7 +271,7 @@ def _list_rows(table: Element) -> Iterator[Element]:
 
 def _arranges_page(table: Element) -> bool:
     """Return whether a table has one column: its contents are no data."""
-    return all(len(list(_expand_cells(row))) < 2 for row in _list_rows(table))
+    return all(len(list(_expand_cells(row))) < 2 for row in _list_rows(table) if _is_visible(row))
 
 
 def _order_page(page: Element) -> list[Element]:

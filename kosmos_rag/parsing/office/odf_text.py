@@ -13,8 +13,12 @@ from kosmos_rag.parsing.tables.table import collapse_whitespace
 PARAGRAPH, HEADING = f"{TEXT}p", f"{TEXT}h"
 _SPAN, _SPACES, _NOTE = f"{TEXT}span", f"{TEXT}s", f"{TEXT}note"
 _CHARACTERS = {f"{TEXT}tab": "\t", f"{TEXT}line-break": "\n"}
+_OFFICE = NAMESPACE % "office"
 NOT_READ = frozenset(
-    {f"{TEXT}tracked-changes", f"{TEXT}table-of-content", f"{TEXT}ruby-text", f"{NAMESPACE % 'office'}annotation"}
+    {
+        *(f"{TEXT}{name}" for name in ("tracked-changes", "table-of-content", "ruby-text")),
+        *(f"{_OFFICE}{name}" for name in ("annotation", "binary-data")),
+    }
 )
 _SPACE = re.compile(r"\s+")
 

@@ -42,6 +42,12 @@ def _is_hidden(element: Element) -> bool:
     return element.get("display") == "none" or "display:none" in style
 
 
+def _is_for_one_program(element: Element) -> bool:
+    """Return whether an element has only data of the program that wrote the file."""
+    is_extension = _name(element) == "foreignObject" and bool(element.get("requiredExtensions"))
+    return is_extension and not "".join(element.itertext()).strip()
+
+
 def _texts(root: Element) -> Iterator[str]:
     pending = [root]
     while pending:
@@ -50,7 +56,7 @@ def _texts(root: Element) -> Iterator[str]:
         if _is_hidden(element):
             continue
         if name == "switch":  # the others say the same to programs that cannot show the first
-            pending += list(element)[:1]
+            pending += [child for child in element if not _is_for_one_program(child)][:1]
         elif name in _BLOCKS:
             if text := " ".join(" ".join(element.itertext()).split()):
                 yield text

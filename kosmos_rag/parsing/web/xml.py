@@ -78,7 +78,9 @@ def _add_feed(composition: Composition, root: Element, entry_name: str, limits: 
         if _name(entry) == entry_name:
             title_element = _find(entry, "title")
             entry_title = _text(title_element)
-            if title_element is not None and title_element.get("type") in ("html", None):
+            # RFC 4287, section 3.1.1: a title of Atom is plain text where it has no type.
+            default = "text" if entry_name == "entry" else "html"
+            if title_element is not None and title_element.get("type", default) == "html":
                 entry_title = _read_markup(entry_title, limits)
             # Without a heading the text would be one of the entry before.
             composition.add_heading(1, entry_title or next(_field_lines(entry), "Entry"))

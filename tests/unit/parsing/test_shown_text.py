@@ -217,6 +217,25 @@ def test_odf__table_of_one_column_arranges_the_page() -> None:
     )
 
 
+def test_odf__pictures_and_hidden_rows_are_no_text() -> None:
+    hidden = "<table:table-row table:visibility='collapse'>{}</table:table-row>".format(
+        "<table:table-cell><text:p>gone</text:p></table:table-cell>"
+    )
+    picture = "<draw:frame><draw:image><office:binary-data>aGVsbG8=</office:binary-data></draw:image></draw:frame>"
+    table = odf_table(["<text:p>Box</text:p>"]).replace("</table:table>", f"{hidden}</table:table>")
+    data = flat_odf(f"<text:p>One {picture}word</text:p>{table}")
+    assert parse_named("a.fodt", data).text.split() == ["One", "word", "Box"]
+    two_cells = table.replace("<text:p>gone</text:p></table:table-cell>", "</table:table-cell><table:table-cell/>")
+    assert parse_named("a.fodt", flat_odf(two_cells)).text == "Box"
+
+
+@pytest.mark.parametrize("kind", ["'{}'", '"{}-template"'])
+def test_odf__flat_file_is_known_by_its_type(kind: str) -> None:
+    name = "application/vnd.oasis.opendocument.text"
+    data = flat_odf("<text:p>word</text:p>").replace(f'"{name}"', kind.format(name))
+    assert parse_named("a.fodt", data).text == "word"
+
+
 def test_odf__boxes_of_a_slide_are_read_by_their_places() -> None:
     def box(name: str, left: int, top: int, kind: str = "") -> str:
         return (
@@ -321,12 +340,22 @@ def test_feed__entry_without_a_title_has_a_section() -> None:
     assert [heading.title for heading in parsed.headings] == ["A bold one", "Entry"]
 
 
+@pytest.mark.parametrize(("kind", "title"), [("", "use <b> tags"), (" type='html'", "use tags")])
+def test_feed__title_of_atom_is_text_without_a_type(kind: str, title: str) -> None:
+    entry = f"<entry><title{kind}>use &lt;b&gt; tags</title></entry>"
+    parsed = parse_named("a.atom", f'<feed xmlns="http://www.w3.org/2005/Atom">{entry}</feed>')
+    assert [heading.title for heading in parsed.headings] == [title]
+
+
 def test_svg__shows_neither_hidden_texts_nor_second_copies() -> None:
     parts = (
         '<switch><foreignObject><p xmlns="http://www.w3.org/1999/xhtml">Node</p></foreignObject><text>Node</text></switch>'
         '<text display="none">gone</text><g style="display: none"><text>gone</text></g><defs><text>gone</text></defs>'
     )
     assert parse_named("a.svg", f'<svg xmlns="http://www.w3.org/2000/svg">{parts}</svg>').text == "Node"
+    extension = '<foreignObject requiredExtensions="http://ns.adobe.com/AdobeIllustrator/10.0/" width="1"/>'
+    drawing = f'<svg xmlns="http://www.w3.org/2000/svg"><switch>{extension}<g><text>Sales</text></g></switch></svg>'
+    assert parse_named("a.svg", drawing).text == "Sales"
 
 
 def test_diagrams__name_lanes_shapes_without_labels_and_fields() -> None:
@@ -352,6 +381,19 @@ def test_mail__invitation_is_read_beside_the_text() -> None:
     assert "invite.ics" in [heading.title for heading in parsed.headings]
 
 
+@pytest.mark.parametrize("uid", ["", "UID:1@example.org\n"])
+def test_mail__invitation_is_read_beside_another_calendar(uid: str) -> None:
+    calendar = "BEGIN:VCALENDAR\nBEGIN:VEVENT\n{}SUMMARY:{}\nEND:VEVENT\nEND:VCALENDAR\n"
+    mail = EmailMessage()
+    mail["From"], mail["Date"], mail["Subject"] = "ada@example.org", "Mon, 05 Jan 2026 10:00:00 +0100", "Meeting"
+    mail.set_content("Please join.")
+    mail.add_alternative(calendar.format(uid, "Fair"), subtype="calendar")
+    holidays = calendar.format("UID:2@example.org\n", "Holidays").encode()
+    mail.add_attachment(holidays, maintype="text", subtype="calendar", filename="holidays.ics")
+    text = parse_named("a.eml", mail.as_bytes()).text
+    assert text.count("Fair") == text.count("Holidays") == 1
+
+
 def pack(files: dict[str, str]) -> bytes:
     buffer = BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
@@ -362,7 +404,13 @@ def pack(files: dict[str, str]) -> bytes:
 
 @pytest.mark.parametrize(
     ("name", "encoding"),
-    [("会議の資料とお知らせ.txt", "cp932"), ("Протокол встречи.txt", "cp866"), ("Größe.txt", "utf-8")],
+    [
+        ("会議の資料とお知らせ.txt", "cp932"),
+        ("Протокол встречи.txt", "cp866"),
+        ("Größe.txt", "utf-8"),
+        ("résumé.txt", "cp437"),
+        ("Übersicht.txt", "cp850"),
+    ],
 )
 def test_zip__names_without_a_mark_are_decoded(name: str, encoding: str) -> None:
     encoded = name.encode(encoding)
