@@ -20,6 +20,7 @@ Style = tuple[float, bool]
 _MOST_IN_A_ROW = 3
 """Headings of one style without text between them; more are a list."""
 _NUMBER = re.compile(r"((?:\d{1,2}(?:\.\d{1,2}){0,4}|[A-Z](?:\.\d{1,2})+))\.?\s+(?=[^\W\d_])")
+_CHAPTER = re.compile(r"[^\W\d_]{2,} (?:\d{1,2}|[A-Z]|[IVX]{1,5})[.:]?")
 _ITEM = re.compile(r"(?:[•▪◦‣○●■□☐☒*–—-]|\(?[a-z][.)]|\d+[.)](?=\s+[a-z]))\s|\d{3,}\s")  # noqa: RUF001
 _MONTH = r"(?:jan|feb|mar|mär|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez)\w*\.?"
 _DATE = re.compile(
@@ -107,6 +108,17 @@ class _TextStyles:
         """Return whether the letters of a paragraph are larger than those of the text."""
         return paragraph.lines[0].size >= self.size * LARGER
 
+    def is_title_above(self, paragraph: Paragraph, following: Paragraph | None) -> bool:
+        """Return whether a paragraph is larger, bold, and above a longer text that is not larger."""
+        return (
+            self.is_larger(paragraph)
+            and all(line.bold for line in paragraph.lines)
+            and following is not None
+            and bool(following.lines)
+            and not self.is_larger(following)
+            and len(following.text) > len(paragraph.text)
+        )
+
     def find_longest(self, paragraph: Paragraph) -> int:
         """Return how many letters a heading has at most: in larger letters twice as many."""
         return LONGEST * (1 + self.is_larger(paragraph))
@@ -123,9 +135,10 @@ def _candidates(flow: Sequence[Paragraph], styles: _TextStyles) -> Iterator[tupl
     """
     marked: list[tuple[Paragraph, str | None]] = []
     for before, paragraph, following in zip([None, *flow], flow, [*flow[1:], None], strict=False):
-        title = _title(paragraph, styles)
+        title = None if _has_cells(paragraph, before, following) else _title(paragraph, styles)
         is_heading = (
             title is not None
+            and (not _is_label(title) or styles.is_title_above(paragraph, following))
             and (
                 styles.may_be_heading(paragraph)
                 or (styles.is_as_large(paragraph) and _is_numbered(paragraph, title, following))
@@ -144,7 +157,7 @@ def _title(paragraph: Paragraph, styles: _TextStyles) -> str | None:
 
     The result is None if it is too long, a date, a sentence, or no words.
     """
-    if paragraph.verbatim is not None or not paragraph.lines or any(map(_has_cells, paragraph.lines)):
+    if paragraph.verbatim is not None or not paragraph.lines:
         return None
     title = " ".join(paragraph.text.split())
     if (
@@ -159,8 +172,6 @@ def _title(paragraph: Paragraph, styles: _TextStyles) -> str | None:
         or _REMARK.fullmatch(title)
         or _LETTERS.fullmatch(title)
         or _DATE.fullmatch(title)
-        or (title.endswith((":", "\uff1a")) and not title.isupper())
-        or _is_labelled_value(title)
         or LEADER.search(title)
     ):
         return None
@@ -190,17 +201,35 @@ def _first_width(line: Line) -> float:
     return (line.right - line.left) * len(word) / len(line.text)
 
 
-def _has_cells(line: Line) -> bool:
+def _has_cells(paragraph: Paragraph, before: Paragraph | None, following: Paragraph | None) -> bool:
     """Return whether pieces of a line are set apart.
 
-    They are cells, unless the first one is the number of a title.
+    They are cells, unless the first one is the number of a title. A word with a number is one where the lines above
+    and below have no pieces.
     """
-    gaps = [at for at, (run, other) in enumerate(pairwise(line.runs), 1) if other.left - run.right > 2 * line.size]
-    if not gaps:
+    lines = [(line, gaps) for line in paragraph.lines if (gaps := _find_gaps(line))]
+    if not lines:
         return False
-    before = f"{join_text(line.runs[: gaps[-1]])} "
-    number = _NUMBER.match(f"{before}x")
-    return number is None or number.end() < len(before)
+    line, gaps = lines[0]
+    if len(paragraph.lines) == len(gaps) == 1 and _CHAPTER.fullmatch(join_text(line.runs[: gaps[0]])):
+        neighbors = [*(before.lines[-1:] if before else ()), *(following.lines[:1] if following else ())]
+        return any(map(_find_gaps, neighbors)) or not line.runs[gaps[0]].text[:1].isalpha()
+    return not all(_is_number(join_text(line.runs[: gaps[-1]])) for line, gaps in lines)
+
+
+def _find_gaps(line: Line) -> list[int]:
+    """Return the places of the runs that begin a piece."""
+    return [at for at, (run, other) in enumerate(pairwise(line.runs), 1) if other.left - run.right > 2 * line.size]
+
+
+def _is_number(text: str) -> bool:
+    number = _NUMBER.match(f"{text} x")
+    return number is not None and number.end() == len(text) + 1
+
+
+def _is_label(title: str) -> bool:
+    """Return whether a text is a label, alone or with its value."""
+    return (title.endswith((":", "\uff1a")) and not title.isupper()) or _is_labelled_value(title)
 
 
 def _is_labelled_value(title: str) -> bool:

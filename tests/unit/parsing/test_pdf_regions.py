@@ -416,6 +416,36 @@ def test_parse_pdf__a_number_apart_and_a_colon_leave_a_heading(title: str) -> No
     assert [squeeze(heading.title) for heading in page.parse().headings] == [squeeze(title)]
 
 
+@pytest.mark.parametrize(
+    "title", ["Chapter 2\tMethods", "Article 5\tScope of the law", "Appendix B\tMore data", "Section 4\tWords used"]
+)
+def test_parse_pdf__a_word_with_a_number_apart_leaves_a_heading(title: str) -> None:
+    page = Page()
+    number, _, words = title.partition("\t")
+    page.text(50, 90, number, style="B")
+    page.text(150, 90, words, style="B")
+    page.lines(50, 120, *["This line of the report has the letters that most of its text has."] * 6)
+    assert [squeeze(heading.title) for heading in page.parse().headings] == [squeeze(title)]
+
+
+def test_parse_pdf__rows_of_words_with_numbers_are_no_headings() -> None:
+    page = Page()
+    for number in (1, 2):
+        page.text(50, 60 + 30 * number, f"Line {number}", style="B")
+        page.text(150, 60 + 30 * number, ["Name", "Address"][number - 1], style="B")
+    page.lines(50, 160, *["This line of the report has the letters that most of its text has."] * 6)
+    assert page.parse().headings == ()
+
+
+@pytest.mark.parametrize("title", ["Conclusion:", "Year in review: 2024", "Chapter 1: 2024"])
+def test_parse_pdf__larger_bold_letters_above_text_are_a_heading_with_a_colon_too(title: str) -> None:
+    page = Page()
+    page.lines(50, 60, *["This line of the report has the letters that most of its text has."] * 6)
+    page.text(50, 180, title, size=14, style="B")
+    page.lines(50, 210, *["This line of the report has the letters that most of its text has."] * 6)
+    assert [heading.title for heading in page.parse().headings] == [title]
+
+
 def test_parse_pdf__running_lines_of_the_first_page_are_where_they_are_printed() -> None:
     page = Page()
     for number in range(3):
