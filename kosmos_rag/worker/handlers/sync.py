@@ -234,19 +234,26 @@ class _SyncRun:
             self._transaction() as connection,
             self._database.worker.record_events(connection, owner.id) as events,
         ):
-            documents = StoredDocuments(connection, owner.id)
+            documents, jobs = StoredDocuments(connection, owner.id), JobWriter(connection, owner)
             payloads = {entry.source: self._payload(entry) for entry in entries}
             etags = {source: payload["source_etag"] for source, payload in payloads.items()}
+            acls = {ids[entry.source]: entry.readers for entry in entries if entry.readers is not None}
+            # A row may be back at its stored etag while a job has read it with other readers: it is read again. What a
+            # job has published that is not among these is seen below.
+            other = set(jobs.find_other_readers(acls))
             stored = read_stored_files(connection, owner.id, collection, etags)
             unchanged = {
                 source
                 for source, etag in etags.items()
-                if not has_changed and etag is not None and source in stored and stored[source].etag == etag
+                if not has_changed
+                and etag is not None
+                and source in stored
+                and stored[source].etag == etag
+                and ids[source] not in other
             }
             self._current |= {source: stored[source].parts for source in unchanged if may_have_parts(source)}
             changed = {str(ids[source]): payload for source, payload in payloads.items() if source not in unchanged}
             # A document that failed permanently is not read again while its etag is the same.
-            jobs = JobWriter(connection, owner)
             broken = jobs.find_permanent_failures({key: payload["source_etag"] for key, payload in changed.items()})
             failures = [
                 IngestFailure(source=changed[key]["entry"]["source"], code=code, message=message)
@@ -254,7 +261,6 @@ class _SyncRun:
             ]
             added = {key: payload for key, payload in changed.items() if key not in broken}
             preset = self._preset_version
-            acls = {ids[entry.source]: entry.readers for entry in entries if entry.readers is not None}
             acls = {key: acl for key, acl in acls.items() if str(key) in changed}
             sources = {source: key for source, key in ids.items() if key in acls}
             owners = {
@@ -267,7 +273,6 @@ class _SyncRun:
             # A listing may be older than the work of a pass over changes, so it gives no access.
             present = {ids[source] for source in stored} | set(owners.values())
             absent = [key for key in sources.values() if has_changed and key not in present]
-            other = jobs.find_other_readers({key: acls[key] for key in sources.values()})
             stale = {*(owners.get(key, key) for key in documents.find_other_acls(acls)), *absent, *other}
             jobs.cancel_documents(list(stale))
             jobs.enqueue(collection, kinds.DOCUMENT, added, run=run, preset=preset)

@@ -260,6 +260,35 @@ def test_complete_pass__ends_access_by_a_job_that_has_read_a_row_and_not_publish
     assert scope.sources() == []
 
 
+def test_complete_pass__stops_a_job_that_has_read_other_readers_of_a_row_that_is_back_as_stored(
+    scope: Tenant, engine: Engine, helpdesk: Run, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    helpdesk("INSERT INTO ticket VALUES (3, 'about churn3', ARRAY['ann'], '2026-01-01')")
+    spec = {**SPEC, "changes": None}
+    scope.jobs.enqueue(spec)
+    work()
+    queue = Queue.open(engine.database, engine.settings.worker)
+    _, channel = open_channel(queue)
+    load = SqlSource.load
+
+    def load_and_restore(source: SqlSource, entry: Entry) -> SourceDocument:
+        document = load(source, entry)
+        monkeypatch.setattr(SqlSource, "load", load)
+        helpdesk("UPDATE ticket SET readers = ARRAY['ann'], changed_at = '2026-01-01'")
+        scope.jobs.enqueue(spec)
+        (job,) = queue.claim(1, kinds=[kinds.SYNC], worker="another")
+        SyncHandler(engine.database, engine.ingest_pipeline).run(job, channel)
+        return document
+
+    helpdesk("UPDATE ticket SET readers = ARRAY['ann', 'ben'], changed_at = '2026-01-02'")
+    monkeypatch.setattr(SqlSource, "load", load_and_restore)
+    scope.jobs.enqueue(spec)
+    work()
+    found = {name: _find(engine.tenant(scope.name, principals=(name,)), "churn3") for name in ("ann", "ben")}
+    assert found == {"ann": ["sql://tickets/3"], "ben": []}
+    assert not scope.jobs.find(states=[JobState.QUEUED, JobState.RUNNING], kinds=["document"])
+
+
 def test_readers__of_a_row_are_those_that_it_had_when_it_was_listed_and_has_now(
     settings: Settings, helpdesk: Run
 ) -> None:
