@@ -245,7 +245,7 @@ def _change_acls(
     changes, withheld = [], 0
     for number, version_id, stored, published_at, stored_time in rows:
         (key, acl), before = batch[number - 1], tuple(stored)
-        is_former = stored_time is not None and updated.get(key, stored_time) != stored_time
+        is_former = key in updated and updated[key] != stored_time
         is_older = narrow_from is None or published_at < narrow_from
         after = acl if is_older and not is_former else _narrow(before, acl)
         withheld += after != acl and not is_former

@@ -85,8 +85,11 @@ class ConfluenceSource(AtlassianSource[Confluence, ConfluenceSpec]):
             elif item["type"] == "attachment" and self._spec.attachments:
                 attachment = {"id": identifier, "title": item["title"], "container": {"id": item["container"]}}
                 name = name_attachment(self._prefix, attachment)
-                locator = {"page": item["container"], "download": item["download"], "updated": item.get("updated")}
-                yield self._build_attachment(name, item["size"], (item["version"], item["space"]), locator)
+                updated = item.get("updated")
+                locator = {"page": item["container"], "download": item["download"], "updated": updated}
+                # Earlier releases stored no time: such an attachment is read again once a listing names it.
+                state = [item["version"], item["space"], *([updated] if updated else [])]
+                yield self._build_attachment(name, item["size"], state, locator)
 
     def _has_feed(self) -> bool:
         return self._feed is not None

@@ -12,6 +12,8 @@ from kosmos_rag import Engine, Settings, Tenant
 from kosmos_rag.core.errors import SourceError
 from kosmos_rag.engine.diagnosis import diagnose
 from kosmos_rag.ingestion.sources import atlassian
+from kosmos_rag.ingestion.sources.atlassian_source import Items
+from kosmos_rag.ingestion.sources.confluence import ConfluenceSource
 from tests.integration.variants import changed
 from tests.integration.worker.working import CountingEmbedder, Work, assert_adds_up, counts, last_run, run_listing
 from tests.unit.ingestion.sources.atlassian_site import TOKEN, Parameters, fail
@@ -99,6 +101,36 @@ def test_page__that_is_opened_keeps_its_former_text_from_new_readers(
     hits = engine.tenant("acme", principals=(ANN,)).search("bands").hits
     assert "Nothing about bands." in {hit.text for hit in hits}
     assert_adds_up(engine, scope)
+
+
+def test_attachment__that_was_stored_without_its_time_gets_new_readers_once_it_is_read_again(
+    engine: Engine,
+    scope: Tenant,
+    work: Work,
+    site: ConfluenceSite,
+    access: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Earlier releases stored attachments so."""
+    spec = {**access, "full_every_s": 0, "permissions": access}
+    update = ConfluenceSource._update
+
+    def update_without_time(source: ConfluenceSource, items: Items, *values: Any) -> None:
+        update(source, items, *values)
+        for item in items.values():
+            item.pop("updated", None)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ConfluenceSource, "_update", update_without_time)
+        scope.jobs.enqueue(spec)
+        work()
+    assert _sources(engine, ANN) == {"10"}
+    site.content["11"].groups = set()
+    scope.sync_permissions(access)
+    assert _sources(engine, ANN) == {"10", "11"}
+    scope.jobs.enqueue(spec)
+    work()
+    assert _sources(engine, ANN) == ALL
 
 
 def test_space__that_becomes_private_is_readable_by_nobody_else_after_a_pass(
