@@ -284,8 +284,8 @@ def test_complete_pass__stops_a_job_that_has_read_other_readers_of_a_row_that_is
     monkeypatch.setattr(SqlSource, "load", load_and_restore)
     scope.jobs.enqueue(spec)
     work()
-    found = {name: _find(engine.tenant(scope.name, principals=(name,)), "churn3") for name in ("ann", "ben")}
-    assert found == {"ann": ["sql://tickets/3"], "ben": []}
+    sources = {name: _find(engine.tenant(scope.name, principals=(name,)), "churn3") for name in ("ann", "ben")}
+    assert sources == {"ann": ["sql://tickets/3"], "ben": []}
     assert not scope.jobs.find(states=[JobState.QUEUED, JobState.RUNNING], kinds=["document"])
 
 
