@@ -201,12 +201,16 @@ class _PageBuilder:
         self._paragraphs.append(self._text)
 
     def _follows_display(self, last: Line, line: Line) -> bool:
-        """Return whether text in smaller letters, as code, is between two lines of a column."""
+        """Return whether text in smaller letters, as code, is between two lines of a column.
+
+        The line above it ends a sentence, or before a word that had room: it does not only interrupt a sentence.
+        """
         lines = [each.lines[0] if each.lines else None for each in self._pending]
         return (
             not self._jumped
             and last.region == line.region
             and bool(lines)
+            and (_SENTENCE_END.search(last.text) is not None or self._has_room(last, line))
             and all(
                 each
                 and each.region == line.region

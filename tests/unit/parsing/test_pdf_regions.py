@@ -393,6 +393,14 @@ def test_parse_pdf__code_within_a_sentence_stays_in_its_place() -> None:
     assert text.index("For example") < text.index("canvas.mark") < text.index("defines a place")
 
 
+def test_parse_pdf__a_source_in_small_letters_within_a_sentence_does_not_divide_it() -> None:
+    page = Page()
+    page.text(50, 100, "We saw in the first part of the text that")
+    page.text(50, 130, "Source: own survey of people in 2020", size=8)
+    page.lines(50, 160, "the number of people is large and", "grows from year to year.")
+    assert page.parse().text.startswith("We saw in the first part of the text that\nthe number of people is large")
+
+
 @pytest.mark.parametrize(
     "label", ["Account number:", "Dated: 10/24/2019", "Mail: anna@example.org", "TOTAL: 41.50", "Paid by"]
 )
