@@ -145,7 +145,7 @@ def render_page(data: bytes, page: int, *, passwords: Sequence[str] = ()) -> byt
 def _read(data: bytes, limits: OutputLimits, reader: PageReader | None, passwords: Sequence[str]) -> _Content:
     with closing(_open(data, passwords)) as document:
         limits.check_pages(len(document))
-        read = list(_pages(document, limits, reader))
+        read = _read_pages(document, limits, reader)
         outline = list(islice(_outline(document), bounds.MAX_OUTLINE_ENTRIES))
         title = clean_property_title(tidy(document.get_metadata_value("Title")))
     broken = [number for number, page in enumerate(read, start=1) if page is None]
@@ -246,24 +246,43 @@ def _check_readable(text: str) -> None:
         )
 
 
-def _pages(document: Any, limits: OutputLimits, reader: PageReader | None) -> Iterator[_Page | None]:
-    """Yield each page; None if it cannot be read."""
+def _read_pages(document: Any, limits: OutputLimits, reader: PageReader | None) -> list[_Page | None]:
+    """Return each page; None if it cannot be read.
+
+    Pages that were read before the face of most letters was known are read again.
+    """
     import pypdfium2
 
     if document.get_formtype() != pypdfium2.raw.FORMTYPE_NONE:
         document.init_forms()
     faces = Faces()
+    pages: list[_Page | None] = []
+    were_heavy: list[bool] = []
     size = 0
     for index in range(len(document)):
-        try:
-            with closing(document[index]) as opened:
-                page = _page(opened, document.formenv, faces, limits, reader)
-        except pypdfium2.PdfiumError:
-            yield None
-            continue
-        size += page.letters.total() + sum(map(len, page.values))
-        limits.check_text(size)
-        yield page
+        page = _read_page(document, index, faces, limits, reader)
+        if page is not None:
+            size += page.letters.total() + sum(map(len, page.values))
+            limits.check_text(size)
+        pages.append(page)
+        were_heavy.append(faces.has_heavy_text)
+    faces.settle()
+    for index, page in enumerate(pages):
+        if page is not None and not page.scanned and were_heavy[index] != faces.has_heavy_text:
+            pages[index] = _read_page(document, index, faces, limits, None)
+    return pages
+
+
+def _read_page(
+    document: Any, index: int, faces: Faces, limits: OutputLimits, reader: PageReader | None
+) -> _Page | None:
+    import pypdfium2
+
+    try:
+        with closing(document[index]) as page:
+            return _page(page, document.formenv, faces, limits, reader)
+    except pypdfium2.PdfiumError:
+        return None
 
 
 def _page(page: Any, forms: Any, faces: Faces, limits: OutputLimits, reader: PageReader | None) -> _Page:

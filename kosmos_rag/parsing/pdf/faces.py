@@ -28,7 +28,7 @@ class Face(NamedTuple):
 
 
 class Faces:
-    """The faces of a document so far.
+    """The faces of a document.
 
     Bold is what is heavier than the text. Where the weight of the text is that of bold letters, weights are wrong, as
     files from Ghostscript have them, and only names count.
@@ -39,6 +39,8 @@ class Faces:
         self._letters: Counter[Face] = Counter()
         self._boldness: dict[Face, tuple[bool, bool]] = {}
         """Whether a face is bold by name or weight, and by its name alone."""
+        self._is_heavy: bool | None = None
+        """Whether the text is heavy; None while pages are still read."""
 
     def add(self, face: Face, letters: int) -> None:
         """Count the letters of a line."""
@@ -53,5 +55,11 @@ class Faces:
 
     @property
     def has_heavy_text(self) -> bool:
-        """Whether the face of most letters looks bold by its weight alone."""
+        """Whether the face of most letters read so far looks bold by its weight alone."""
+        if self._is_heavy is not None:
+            return self._is_heavy
         return bool(self._letters) and self._letters.most_common(1)[0][0].is_heavy
+
+    def settle(self) -> None:
+        """Keep the answer of `has_heavy_text`: all letters are counted."""
+        self._is_heavy = self.has_heavy_text

@@ -1,5 +1,7 @@
 """Letters of a PDF: bold faces, codes of TeX fonts, and letters that run in another direction."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
@@ -11,13 +13,22 @@ TEXT = ["The pump of the plant is checked each week by", "two persons of the shi
 
 def draw(content: str, *fonts: str) -> ParsedDocument:
     """A page whose fonts are named F1, F2 and so on."""
+    return draw_pages([content], *fonts)
+
+
+def draw_pages(contents: Sequence[str], *fonts: str) -> ParsedDocument:
+    """Pages whose fonts are named F1, F2 and so on."""
     resources = " ".join(f"/F{number} {font}" for number, font in enumerate(fonts, start=1))
-    page = (
-        "<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 400] /Contents 4 0 R "
-        f"/Resources << /Font << {resources} >> >> >>"
-    )
-    stream = f"<< /Length {len(content)} >>\nstream\n{content}\nendstream"
-    objects = {3: page.encode(), 4: stream.encode("latin-1")}
+    objects: dict[int, bytes] = {}
+    for number, content in zip(range(10, 10 + 2 * len(contents), 2), contents, strict=True):
+        page = (
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 400] /Contents {number + 1} 0 R "
+            f"/Resources << /Font << {resources} >> >> >>"
+        )
+        stream = f"<< /Length {len(content)} >>\nstream\n{content}\nendstream"
+        objects |= {number: page.encode(), number + 1: stream.encode("latin-1")}
+    kids = " ".join(f"{number} 0 R" for number in range(10, 10 + 2 * len(contents), 2))
+    objects[2] = f"<< /Type /Pages /Kids [{kids}] /Count {len(contents)} >>".encode()
     return parse(SourceDocument(source="a.pdf", data=pdf(objects)))
 
 
@@ -35,6 +46,15 @@ def test_parse_pdf__bold_is_what_is_heavier_than_the_text(stem: int) -> None:
     lines = [show(2, 350, "Checks"), *(show(1, 330 - 12 * at, text) for at, text in enumerate(TEXT * 3))]
     parsed = draw("".join(lines), font("Plain", stem), font("Plain-Bold", 170))
     assert [heading.title for heading in parsed.headings] == ["Checks"]
+
+
+def test_parse_pdf__a_cover_in_heavy_letters_has_the_headings_of_the_pages_after_it() -> None:
+    cover = [show(2, 350, "Plant handbook"), show(2, 300, "Words of the cover in heavy letters"), show(1, 280, TEXT[0])]
+    body = [show(2, 350, "Checks"), *(show(1, 330 - 12 * at, text) for at, text in enumerate(TEXT * 3))]
+    parsed = draw_pages(["".join(cover), "".join(body)], font("Plain", 80), font("Wide", 170))
+    titles = [heading.title for heading in parsed.headings]
+    assert titles == ["Plant handbook", "Words of the cover in heavy letters", "Checks"]
+    assert parsed.title == "Plant handbook"
 
 
 def test_parse_pdf__a_word_in_another_face_cuts_no_paragraph_where_weights_are_wrong() -> None:
