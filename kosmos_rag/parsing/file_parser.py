@@ -39,7 +39,7 @@ from kosmos_rag.parsing.web.svg import parse_svg
 from kosmos_rag.parsing.web.xml import parse_xml
 
 _XML = frozenset({media_types.BPMN, media_types.DRAWIO, media_types.SVG, media_types.WORDML, media_types.XML})
-_XML_ENCODING = re.compile(rb"""\A((?:\xef\xbb\xbf)?\s*<\?xml\s[^<>]*?)\s+encoding\s*=\s*(?:"[^"<>]*"|'[^'<>]*')""")
+_XML_ENCODING = re.compile(rb"""\A((?:\xef\xbb\xbf)?\s*<\?xml\s[^<>]*?)\sencoding\s*=\s*(?:"[^"<>]*"|'[^'<>]*')""")
 
 _PARSERS: dict[str, Parser] = {
     **TEXT_PARSERS,

@@ -19,6 +19,7 @@ from kosmos_rag.parsing import bounds, media_types
 from kosmos_rag.parsing.archives.screening import screen_office
 from kosmos_rag.parsing.compose import Composition
 from kosmos_rag.parsing.limits import OutputLimits
+from kosmos_rag.parsing.tables.builder import shorten_repetition
 
 _NAMESPACE = re.compile(r"\{[^}]*\}")
 _TAG = re.compile(r"<[^<>]*>")
@@ -168,8 +169,20 @@ def _read_cells(model: Element) -> _Diagram:
 
 
 def _fill_placeholders(label: str, element: Element) -> str:
-    """Return a label with the values of the fields that it names: `%host%`."""
-    return _PLACEHOLDER.sub(lambda match: element.get(match[1]) or match[0], label)
+    """Return a label with the values of the fields that it names: `%host%`.
+
+    One that it names again is shortened.
+    """
+    names: set[str] = set()
+
+    def fill(match: re.Match[str]) -> str:
+        value = element.get(match[1]) or match[0]
+        if match[1] in names:
+            return shorten_repetition(value)
+        names.add(match[1])
+        return value
+
+    return _PLACEHOLDER.sub(fill, label)
 
 
 def _list_pages(archive: zipfile.ZipFile) -> Iterator[tuple[str, str]]:

@@ -64,7 +64,7 @@ def _drop_hidden(source: str) -> Iterator[str]:
 
     A cell that continues the one above it has a mark.
     """
-    hidden = [False]
+    hidden: list[frozenset[str]] = [frozenset()]
     marks = _CellMarks()
     for token in _TOKEN.finditer(source):
         word = token["word"]
@@ -72,8 +72,10 @@ def _drop_hidden(source: str) -> Iterator[str]:
             hidden.append(hidden[-1])
         elif token[0] == "}":
             del hidden[max(1, len(hidden) - 1) :]
-        elif word in _NOT_SHOWN or word == "plain":
-            hidden[-1] = word != "plain" and token["number"] != "0"
+        elif word == "plain":
+            hidden[-1] = frozenset()
+        elif word in _NOT_SHOWN:
+            hidden[-1] = hidden[-1] - {word} if token["number"] == "0" else hidden[-1] | {word}
         elif hidden[-1] and (word is None or word in _TEXT):
             continue
         yield marks.find(word) + token[0]

@@ -11,8 +11,6 @@ from kosmos_rag.parsing.compose import Composition
 from kosmos_rag.parsing.limits import OutputLimits
 from kosmos_rag.parsing.text.decode import decode
 
-# RFC 5545 and RFC 6350: a folded line continues after a line end and one white space.
-_FOLD = re.compile(r"\n[ \t]")
 _LINE = re.compile(r"(?:[\w-]+\.)?(?P<name>[\w-]+)(?P<parameters>(?:;(?:[^\":;]|\"[^\"]*\")*)*):(?P<value>.*)")
 _COMMON_NAME = re.compile(r";CN=(?:\"(?P<quoted>[^\"]*)\"|(?P<plain>[^;:]*))", re.IGNORECASE)
 _TYPE = re.compile(r";TYPE=\"?(?P<type>[^;:\"]*)|;(?P<plain>CELL|FAX|HOME|WORK)\b", re.IGNORECASE)
@@ -77,34 +75,51 @@ def parse_calendar(data: bytes, limits: OutputLimits, *, media_type: str) -> Par
         ParseError: `empty`, `binary` or `too_large`.
     """
     composition = Composition(limits)
-    opened: list[str] = []
+    opened: dict[str, None] = {}
     section: list[_Property] = []
     for entry in _read_properties(decode(data)):
         kind = entry.value.upper()
         if entry.name == "BEGIN":
-            opened.append(kind)
+            opened.pop(kind, None)
+            opened[kind] = None
             section = [] if kind in _KINDS else section
         elif entry.name == "END" and kind in opened:
             if kind in _KINDS:
                 _add_section(composition, section, _KINDS[kind])
-            del opened[opened.index(kind) :]
-        elif opened and opened[-1] in _KINDS:  # not those of an alarm in an event
+            while opened.popitem()[0] != kind:
+                pass
+        elif next(reversed(opened), None) in _KINDS:  # not those of an alarm in an event
             section.append(entry)
     return composition.build(media_type, None)
 
 
 def _read_properties(text: str) -> Iterator[_Property]:
-    lines = iter(_FOLD.sub("", text).split("\n"))
-    for line in lines:
+    for line in _unfold(text):
         match = _LINE.fullmatch(line)
         if match is None:
             continue
         parameters, value = match["parameters"], match["value"].strip()
         if _QUOTED_PRINTABLE.search(parameters):
-            while value.endswith("=") and (more := next(lines, None)) is not None:
-                value = value[:-1] + more.strip()
             value = _decode_quoted(value, parameters)
         yield _Property(match["name"].upper(), parameters, value)
+
+
+def _unfold(text: str) -> Iterator[str]:
+    """Yield the lines of properties, each joined from the lines that it takes in the file."""
+    parts: list[str] = []
+    is_quoted = False
+    for line in text.split("\n"):
+        if is_quoted and parts[-1].endswith("="):
+            # RFC 2045, section 6.7: the white space after such a line end is text.
+            parts[-1] = parts[-1][:-1]
+            parts.append(line)
+        elif parts and line.startswith((" ", "\t")):  # RFC 5545, section 3.1, and RFC 6350, section 3.2
+            parts.append(line[1:])
+        else:
+            yield "".join(parts)
+            parts = [line]
+            is_quoted = _QUOTED_PRINTABLE.search(line.partition(":")[0]) is not None
+    yield "".join(parts)
 
 
 def _decode_quoted(value: str, parameters: str) -> str:
@@ -124,7 +139,10 @@ def _add_section(composition: Composition, entries: list[_Property], kind: str) 
 
 
 def _lines(entries: list[_Property]) -> Iterator[str]:
+    starts = {entry.value for entry in entries if entry.name == "DTSTART"}
     for entry in entries:
+        if entry.name == "DTEND" and entry.value in starts:
+            continue
         label = _LABELS.get(entry.name)
         value = _read_value(entry)
         if label and value:
@@ -172,12 +190,12 @@ def _read_rule(value: str) -> str:
 
 def _read_duration(value: str) -> str:
     match = _DURATION.fullmatch(value)
+    if match is None:
+        return value
+    sign, *counts = match.groups()
     units = ("weeks", "days", "h", "min")
-    return (
-        " ".join(f"{count} {unit}" for count, unit in zip(match.groups()[1:], units, strict=True) if count)
-        if match
-        else value
-    )
+    words = " ".join(f"{count} {unit}" for count, unit in zip(counts, units, strict=True) if count)
+    return f"-{words}" if sign == "-" and words else words
 
 
 def _read_times(entry: _Property) -> str:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _NUMBER = re.compile(r"-?\d{1,6}")
 _ANCHOR = re.compile(r"[^\s\x00-\x1f\ud800-\udfff]{1,200}")
-_REFERENCE = re.compile(r"\[?([^\W_]{1,3}|[*†‡§])\]?")
+_REFERENCE = re.compile(r"\[?(\d{1,3}|[^\W\d_]|[*†‡§]{1,3})\]?")
 _SECTIONS = frozenset({"section", "article", "div", "header"})
 _LINKS = frozenset({"a"})
 _EMPHASIS = frozenset({"b", "em", "i", "span", "strong", "var"})

@@ -250,6 +250,12 @@ HOSTILE_KINDS: dict[str, tuple[str, str | bytes]] = {
     "storage of pages": ("a.xml", "<p><ri:page " + 'ri:content-title="a" ' * 5_000),
     "storage of parameters": ("a.xml", "<p>" + '<ac:parameter ac:name="title">' * 30_000),
     "storage of sections": ("a.xml", "<p><ac:x/>" + "<![CDATA[" * 50_000),
+    "xml of a wide declaration": ("a.xml", "<?xml version='1.0'" + " " * 60_000 + "?><a><b>word</b></a>"),
+    "calendar of components": ("a.ics", "BEGIN:VCALENDAR\n" + "BEGIN:X\n" * 60_000 + "END:Y\n" * 60_000),
+    "address book of soft line ends": (
+        "a.vcf",
+        "BEGIN:VCARD\nNOTE;QUOTED-PRINTABLE:" + f"{'a' * 74}=\n" * 100_000 + "\nEND:VCARD\n",
+    ),
     "parquet of nothing": ("a", b"PAR1PAR1"),
     "parquet of no footer": ("a", b"PAR1" + bytes(100) + b"PAR1"),
     "parquet of a huge footer": ("a", b"PAR1" + bytes(100) + b"\xff\xff\xff\x7fPAR1"),

@@ -1,6 +1,7 @@
 """What a person sees in a file: forms, deleted words, notes, invitations, names in other encodings."""
 
 import json
+import time
 import zipfile
 from email.message import EmailMessage
 from io import BytesIO
@@ -15,6 +16,7 @@ from pptx.util import Inches
 
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.parsing.file_parser import parse
+from kosmos_rag.parsing.office.boxes import order_boxes
 
 
 def parse_named(source: str, data: bytes | str) -> ParsedDocument:
@@ -255,6 +257,16 @@ def test_odf__boxes_of_a_slide_are_read_by_their_places() -> None:
     assert parsed.text.split() == ["Title", "left", "low", "right"]
 
 
+def test_order_boxes__of_many_rows() -> None:
+    rows = [[(left, 24 * row, left + 50, 24 * row + 10) for left in (0, 60)] for row in range(1_000)]
+    boxes = [box for row in rows for box in row]
+    assert order_boxes(boxes[::-1], lambda box: box) == boxes
+    pages = [(0, 24 * row, 50, 24 * row + 10) for row in range(600)]
+    started = time.process_time()
+    assert order_boxes(pages, lambda box: box) == pages
+    assert time.process_time() - started < 5
+
+
 def test_pptx__rows_of_cards_are_read_row_by_row() -> None:
     presentation = Presentation()
     slide = presentation.slides.add_slide(presentation.slide_layouts[6])
@@ -274,6 +286,7 @@ def test_pptx__rows_of_cards_are_read_row_by_row() -> None:
         ('Seen<a href="#fn2" role="doc-noteref"><sup>2</sup></a>', "Seen[2]"),
         ('Seen<a href="#n" class="footnote-ref">3</a>', "Seen[3]"),
         ('Part<a href="#part">3</a>', "Part3"),
+        ('1<sup><a href="#a">st</a></sup> of May', "1st of May"),
         ("<ruby>漢字<rp>(</rp><rt>かんじ</rt><rp>)</rp></ruby>", "漢字"),
         ("Donau&shy;dampf", "Donaudampf"),
         ('<div class="tab-pane active">apt</div><div class="tab-pane" style="display: none">brew</div>', "apt\n\nbrew"),
@@ -313,6 +326,25 @@ def test_calendar__says_what_programs_show() -> None:
         "Attendee: Ben (ben@example.org), declined\nDuration: 1 h 30 min\n\nEvent\n\nStart: 2026-04-01 08:00 UTC"
     )
     assert [heading.title for heading in parsed.headings] == ["Fair", "Event"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        ("DTSTART;VALUE=DATE:20260201\nDTEND;VALUE=DATE:20260201", "Start: 2026-02-01"),
+        ("DTSTART:20260201\nDURATION:-PT15M", "Start: 2026-02-01\nDuration: -15 min"),
+        ("BEGIN:VALARM\nDESCRIPTION:no\nEND:VALARM\nEND:VALARM\nDTSTART:20260201", "Start: 2026-02-01"),
+    ],
+)
+def test_calendar__of_odd_times_and_components(lines: str, text: str) -> None:
+    calendar = f"BEGIN:VCALENDAR\nBEGIN:VEVENT\n{lines}\nEND:VEVENT\nEND:VCALENDAR\n"
+    assert parse_named("a.ics", calendar).text == f"Event\n\n{text}"
+
+
+def test_address_book__keeps_spaces_after_soft_line_ends() -> None:
+    note = "NOTE;ENCODING=QUOTED-PRINTABLE:Hello=\n World=3D and=\n  more =\nlast"
+    card = f"BEGIN:VCARD\nN:Lee;Ada\n{note}\nURL:http://a/?b=\n 1\nEND:VCARD\n"
+    assert parse_named("a.vcf", card).text == "Ada Lee\n\nNote: Hello World= and more last\nURL: http://a/?b=1"
 
 
 def test_address_book__of_an_old_version_is_decoded() -> None:
@@ -367,6 +399,9 @@ def test_diagrams__name_lanes_shapes_without_labels_and_fields() -> None:
     assert parse_named("a.bpmn", process).text == "lane: Sales (Check)\ntask: Check\nCheck → end event: yes"
     cell = '<UserObject label="Host %host%" placeholders="1" host="db1" id="2"><mxCell vertex="1"/></UserObject>'
     assert parse_named("a.drawio", f"<mxGraphModel><root>{cell}</root></mxGraphModel>").text == "Host db1"
+    cell = f'<object label="{"%a%" * 1_000}" a="{"x" * 1_000}" placeholders="1" id="2"><mxCell vertex="1"/></object>'
+    text = parse_named("a.drawio", f"<mxGraphModel><root>{cell}</root></mxGraphModel>").text
+    assert len(text) < 200_000
 
 
 def test_mail__invitation_is_read_beside_the_text() -> None:
@@ -471,6 +506,11 @@ def test_xlsx__words_beside_a_wide_gap_stay_in_their_rows(lines: str) -> None:
     text = parse_named("a.xlsx", save(workbook)).text
     for line in lines.split("\n"):
         assert any(all(cell in row for cell in line.split("|")) for row in text.split("\n"))
+
+
+def test_rtf__each_word_hides_text_until_its_own_end() -> None:
+    source = r"{\rtf1\ansi One \v \strike0 secret\v0 two \strike \v0 old\plain three\par}"
+    assert parse_named("a.rtf", source).text.split() == ["One", "two", "three"]
 
 
 def test_xlsx__notes_and_lists_are_no_part_of_a_table() -> None:
