@@ -88,8 +88,8 @@ class ConfluenceSource(AtlassianSource[Confluence, ConfluenceSpec]):
                 updated = item.get("updated")
                 locator = {"page": item["container"], "download": item["download"], "updated": updated}
                 # Earlier releases stored no time: such an attachment is read again once a listing names it.
-                state = [item["version"], item["space"], *([updated] if updated else [])]
-                yield self._build_attachment(name, item["size"], state, locator)
+                etag = [item["version"], item["space"], *([updated] if updated else [])]
+                yield self._build_attachment(name, item["size"], etag, locator)
 
     def _has_feed(self) -> bool:
         return self._feed is not None
