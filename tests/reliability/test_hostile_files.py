@@ -92,6 +92,7 @@ class Account:
 
     def measure(self) -> None:
         """Note how much larger this process is than at the begin."""
+        gc.collect()  # tests collect garbage rarely, and a leak is what is left after it
         self.growth_mb = max(self.growth_mb, _rss_mb() - self._before)
 
     def report(self, capsys: pytest.CaptureFixture[str]) -> None:
