@@ -203,14 +203,14 @@ class _PageBuilder:
     def _follows_display(self, last: Line, line: Line) -> bool:
         """Return whether text in smaller letters, as code, is between two lines of a column.
 
-        The line above it ends a sentence, or before a word that had room: it does not only interrupt a sentence.
+        It does not only interrupt a sentence that fills the line above it.
         """
         lines = [each.lines[0] if each.lines else None for each in self._pending]
         return (
             not self._jumped
             and last.region == line.region
             and bool(lines)
-            and (_SENTENCE_END.search(last.text) is not None or self._has_room(last, line))
+            and not self._is_within_sentence(last, line)
             and all(
                 each
                 and each.region == line.region
@@ -219,6 +219,10 @@ class _PageBuilder:
                 for each in lines
             )
         )
+
+    def _is_within_sentence(self, last: Line, line: Line) -> bool:
+        goes_on = line.text[:1].islower() and not _SENTENCE_END.search(last.text)
+        return goes_on and not self._has_room(last, line)
 
     def _flush(self) -> None:
         self._paragraphs += self._pending

@@ -401,6 +401,15 @@ def test_parse_pdf__a_source_in_small_letters_within_a_sentence_does_not_divide_
     assert page.parse().text.startswith("We saw in the first part of the text that\nthe number of people is large")
 
 
+def test_parse_pdf__titles_with_small_letters_between_them_stay_two() -> None:
+    page = Page()
+    page.text(50, 100, "Social and Relationship Capital")
+    page.text(50, 130, "The pictures above are of use.", size=8)
+    page.text(50, 160, "Financial Capital")
+    text = page.parse().text
+    assert text.index("Relationship Capital") < text.index("The pictures") < text.index("Financial Capital")
+
+
 @pytest.mark.parametrize(
     "label", ["Account number:", "Dated: 10/24/2019", "Mail: anna@example.org", "TOTAL: 41.50", "Paid by"]
 )
