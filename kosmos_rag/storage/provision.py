@@ -50,12 +50,14 @@ def _create_role(connection: psycopg.Connection, role: str, attributes: sql.SQL,
 def _password(url: str | None, role: str) -> str | None:
     """Return the password of `role` in `url`.
 
-    The result is None if `url` is of another role.
+    The result is None if `url` is of another role. Poolers such as Supabase's have the project after the name of a
+    role: `kosmos_app.PROJECT`.
     """
     if url is None or "://" not in url:
         return None
     parts = urlsplit(url)
-    return unquote(parts.password) if parts.username == role and parts.password else None
+    user = (parts.username or "").partition(".")[0]
+    return unquote(parts.password) if user == role and parts.password else None
 
 
 def provision(admin_conninfo: str, *, app_url: str | None = None, worker_url: str | None = None) -> None:
