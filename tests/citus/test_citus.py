@@ -20,6 +20,7 @@ from kosmos_rag.storage.setup import distribute_tables, set_up
 from kosmos_rag.storage.tenants import tenant
 from tests.citus.load import SMALL_INDEXES
 from tests.citus.statements import of_distributed_tables, written_out
+from tests.integration.variants import opened as open_engine
 
 WORDS = ("churn", "revenue", "margin", "leave", "travel", "invoice")
 
@@ -118,7 +119,7 @@ def test_tenants__see_their_own_rows_alone(engine: Engine, name: str, other_name
 
 
 def test_both_retrievers__find_what_there_is_to_find(settings: Settings, name: str) -> None:
-    with opened(settings, SMALL_INDEXES) as engine:
+    with open_engine(settings, SMALL_INDEXES) as engine:
         scope = engine.tenant(name)
         scope.ingest(_documents(60))
         before = scope.search("revenue of number7", 10)
