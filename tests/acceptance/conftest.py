@@ -11,7 +11,7 @@ from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformer
 
 
 @pytest.fixture(scope="session")
-def models() -> dict[str, EncoderModel]:
+def loaded_models() -> dict[str, EncoderModel]:
     """Loaded models by name and settings."""
     return {}
 
@@ -23,7 +23,7 @@ def vectors() -> dict[tuple[str, str], Any]:
 
 
 @pytest.fixture(scope="module", autouse=True)
-def _model_loaded_once(models: dict[str, EncoderModel], vectors: dict[tuple[str, str], Any]) -> Iterator[None]:
+def _model_loaded_once(loaded_models: dict[str, EncoderModel], vectors: dict[tuple[str, str], Any]) -> Iterator[None]:
     """Let the commands and examples of a module share loaded models and vectors.
 
     Each command opens an engine with a model of its own, and the documents of the examples are read again and again.
@@ -32,9 +32,9 @@ def _model_loaded_once(models: dict[str, EncoderModel], vectors: dict[tuple[str,
 
     def obtain_once(embedder: SentenceTransformerEmbedder) -> EncoderModel:
         key = _key(embedder)
-        if key not in models:
-            models[key] = obtain(embedder)
-        return models[key]
+        if key not in loaded_models:
+            loaded_models[key] = obtain(embedder)
+        return loaded_models[key]
 
     def encode_once(embedder: SentenceTransformerEmbedder, texts: list[str]) -> Any:
         key = _key(embedder)

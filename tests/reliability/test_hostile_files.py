@@ -5,7 +5,7 @@ import random
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -92,7 +92,6 @@ class Account:
 
     def measure(self) -> None:
         """Note how much larger this process is than at the begin."""
-        gc.collect()  # tests collect garbage rarely, and a leak is what is left after it
         self.growth_mb = max(self.growth_mb, _rss_mb() - self._before)
 
     def report(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -112,10 +111,16 @@ def _rss_mb() -> float:
 
 
 @pytest.fixture
-def account() -> Account:
-    """An empty account, taken after the zygote has started."""
+def account() -> Iterator[Account]:
+    """An empty account, taken after the zygote has started.
+
+    Garbage is collected as by default: other tests collect it less often, and their processes grow.
+    """
+    threshold = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
     parse_confined(SourceDocument(source="a.txt", data=b"words"), LIMITS)
-    return Account()
+    yield Account()
+    gc.set_threshold(*threshold)
 
 
 def _parse_all(account: Account, files: Iterable[tuple[str, bytes]]) -> None:
