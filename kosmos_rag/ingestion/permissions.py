@@ -4,7 +4,7 @@ Nothing is parsed or embedded.
 """
 
 import uuid
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import groupby
 
@@ -103,14 +103,13 @@ class PermissionSync:
         updated = {document_id(tenant.id, collection, source): time for source, time in permissions.updated.items()}
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             stored = current.load_permissions(connection)
-        files = stored.parts
-        plan = _plan(current, stored, acls, files)
+        plan = _plan(current, stored, acls, stored.parts)
         results = []
         for batch in plan.batches():
             before_batch()
             with self._database.worker.transaction_with_events(tenant.id, [EVERYONE]) as (connection, events):
                 entries = {key: plan.entries[key] for key in batch if key in plan.entries}
-                times = {key: time for key in batch if (time := updated.get(files.get(key, key)))}
+                times = _select_times(batch, stored.parts, updated)
                 results.append(
                     current.update_permissions(connection, batch, entries=entries, updated=times, events=events)
                 )
@@ -134,14 +133,13 @@ class PermissionSync:
         """
         with self._database.worker.transaction_with_events(tenant.id, [EVERYONE]) as (connection, events):
             stored = current.lock_parts(connection)
-            files = stored.parts
-            acls = _decide_parts(files, {key: acl for key, (_, acl) in stored.feeds.items()})
+            acls = _decide_parts(stored.parts, {key: acl for key, (_, acl) in stored.feeds.items()})
             acls = {key: acl for key, acl in acls.items() if stored.documents[key][0] != acl}
-            times = {key: time for key in acls if (time := updated.get(files.get(key, key)))}
             result = (0, 0)
             if acls:
+                times = _select_times(acls, stored.parts, updated)
                 result = current.update_permissions(connection, acls, entries={}, updated=times, events=events)
-            current.delete_unnamed(connection, set(unnamed).difference(files.values()))
+            current.delete_unnamed(connection, set(unnamed).difference(stored.parts.values()))
             current.finish(connection)
         return result
 
@@ -198,6 +196,13 @@ class _Plan:
                     batch, size = {}, 0
         if batch:
             yield batch
+
+
+def _select_times(
+    keys: Iterable[uuid.UUID], files: Mapping[uuid.UUID, uuid.UUID], updated: Mapping[uuid.UUID, str]
+) -> dict[uuid.UUID, str]:
+    """Return when documents changed last at their source; a part has the time of its file."""
+    return {key: time for key in keys if (time := updated.get(files.get(key, key)))}
 
 
 def _decide_parts(files: Mapping[uuid.UUID, uuid.UUID], entries: Mapping[uuid.UUID, Acl]) -> dict[uuid.UUID, Acl]:

@@ -34,6 +34,8 @@ _CMS = frozenset({"application/pkcs7-mime", "application/x-pkcs7-mime"})
 _REPORTS = frozenset({"message/delivery-status", "message/disposition-notification", "message/feedback-report"})
 _MAILS = frozenset({"message/rfc822", "message/global"})
 _BODIES = frozenset({"text/plain", "text/html"})
+_CALENDAR = "text/calendar"
+_EVENT_ID = re.compile(rb"^UID:(\S+)", re.MULTILINE | re.IGNORECASE)
 _ENCODED_LINES = re.compile(
     r"(?:^[A-Za-z0-9+/]{60,}={0,2}[ \t]*\n?){4,}(?:^[A-Za-z0-9+/]+={0,2}[ \t]*$)?", re.MULTILINE
 )
@@ -210,10 +212,6 @@ class _Mail:
     def _note(self, error: ParseError, subject: str) -> None:
         if error.code != "empty":
             self._composition.add_note(UNREADABLE, f"{subject} cannot be read ({error.code}): {error}")
-
-
-_CALENDAR = "text/calendar"
-_EVENT_ID = re.compile(rb"^UID:(\S+)", re.MULTILINE | re.IGNORECASE)
 
 
 def _read_event_ids(part: Message) -> frozenset[bytes]:

@@ -22,6 +22,7 @@ from kosmos_rag.parsing.office.odf_styles import (
     DRAWING,
     LEVELS,
     NAMESPACE,
+    OFFICE,
     OUTLINE,
     PRESENTATION,
     TABLE,
@@ -44,7 +45,6 @@ _TITLE = "{http://purl.org/dc/elements/1.1/}title"
 _CONTENT, _STYLES, _META, _MANIFEST = "content.xml", "styles.xml", "meta.xml", "META-INF/manifest.xml"
 _BULLET = "- "
 _WITHOUT_TABLES = NOT_READ | {_TABLE}
-_OFFICE = NAMESPACE % "office"
 _SVG = NAMESPACE % "svg-compatible"
 _POINTS = {"cm": 28.35, "mm": 2.835, "in": 72.0, "pt": 1.0, "pc": 12.0, "px": 0.75}
 _LENGTH = re.compile(rf"(-?\d{{1,6}}(?:\.\d{{1,6}})?)({'|'.join(_POINTS)})")
@@ -81,7 +81,7 @@ def _read_parts(data: bytes, name: str) -> tuple[Element, dict[str, Element]]:
     """
     if not zipfile.is_zipfile(BytesIO(data)):
         root = _parse_xml(data, "document", name)
-        body = root.find(f"{_OFFICE}body")
+        body = root.find(f"{OFFICE}body")
         return (root if body is None else body), {_STYLES: root, _META: root}
     screen(data, name)
     with zipfile.ZipFile(BytesIO(data)) as archive:

@@ -9,7 +9,7 @@ from kosmos_rag.parsing.numbering import format_number
 
 NAMESPACE = "{urn:oasis:names:tc:opendocument:xmlns:%s:1.0}"
 TEXT, TABLE, STYLE, DRAWING = (NAMESPACE % name for name in ("text", "table", "style", "drawing"))
-PRESENTATION = NAMESPACE % "presentation"
+OFFICE, PRESENTATION = (NAMESPACE % name for name in ("office", "presentation"))
 _NUMBERED = frozenset({f"{TEXT}list-level-style-number", f"{TEXT}outline-level-style"})
 OUTLINE = ""
 """Name of the list style of headings, which has none in the file."""

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from xml.etree.ElementTree import Element
 
 from kosmos_rag.parsing import bounds
-from kosmos_rag.parsing.office.odf_styles import NAMESPACE, TEXT, Styles, parse_integer
+from kosmos_rag.parsing.office.odf_styles import OFFICE, TEXT, Styles, parse_integer
 from kosmos_rag.parsing.office.xml_tree import find_outermost
 from kosmos_rag.parsing.scripts import write_script
 from kosmos_rag.parsing.tables.table import collapse_whitespace
@@ -13,11 +13,10 @@ from kosmos_rag.parsing.tables.table import collapse_whitespace
 PARAGRAPH, HEADING = f"{TEXT}p", f"{TEXT}h"
 _SPAN, _SPACES, _NOTE = f"{TEXT}span", f"{TEXT}s", f"{TEXT}note"
 _CHARACTERS = {f"{TEXT}tab": "\t", f"{TEXT}line-break": "\n"}
-_OFFICE = NAMESPACE % "office"
 NOT_READ = frozenset(
     {
         *(f"{TEXT}{name}" for name in ("tracked-changes", "table-of-content", "ruby-text")),
-        *(f"{_OFFICE}{name}" for name in ("annotation", "binary-data")),
+        *(f"{OFFICE}{name}" for name in ("annotation", "binary-data")),
     }
 )
 _SPACE = re.compile(r"\s+")

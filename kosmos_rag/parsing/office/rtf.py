@@ -50,13 +50,9 @@ def _read_table(lines: Iterator[str]) -> Table:
         for column, text in enumerate(texts):
             if text == _CONTINUED:
                 texts[column] = shorten_repetition(above[column]) if column < len(above) else ""
-        table.add_row(map(_build_cell, texts))
+        table.add_row([Cell(text=text) for text in texts])
         above = texts
     return table.build()
-
-
-def _build_cell(text: str) -> Cell:
-    return Cell(text=text)
 
 
 def _drop_hidden(source: str) -> Iterator[str]:

@@ -5,20 +5,18 @@ from dataclasses import replace
 from itertools import takewhile
 
 from kosmos_rag.parsing.tables.headers import (
+    LEAST_ROWS,
     MAX_HEADER_ROWS,
+    NumberStarts,
     Rows,
     Spans,
-    begins_with_names,
     find_header,
-    find_lower_header,
     has_labels,
     has_values,
     is_ambiguous,
     is_label,
 )
 from kosmos_rag.parsing.tables.table import Table
-
-_LEAST_ROWS = 2
 
 
 def split_form(table: Table) -> Iterator[Table]:
@@ -34,7 +32,7 @@ def split_form(table: Table) -> Iterator[Table]:
     rows = [_cells(table, index, width) for index in range(len(table.rows))]
     form = list(takewhile(lambda cells: cells is not None and len(cells) < width, rows))
     pairs = sum(cells is not None and len(cells) == 2 and is_label(cells[0]) for cells in form)
-    if len(form) < _LEAST_ROWS or pairs < _LEAST_ROWS or width < _LEAST_ROWS + 1:
+    if len(form) < LEAST_ROWS or pairs < LEAST_ROWS or width < LEAST_ROWS + 1:
         yield from split_labels(table)
         return
     texts = [_pair(cells) for cells in form if cells]
@@ -56,9 +54,10 @@ def split_labels(table: Table, *, is_whole: bool = False) -> Iterator[Table]:
     if table.header_rows is not None:
         yield table
         return
-    at = 0 if table.spans else find_lower_header(table.rows)
+    numbers = NumberStarts(table.rows)
+    at = 0 if table.spans else numbers.find_lower_header()
     count = at if has_labels(table.rows[:at]) else len(table.rows)
-    has_header = count == len(table.rows) and begins_with_names(table.rows)
+    has_header = count == len(table.rows) and numbers.are_below_names()
     if table.spans or has_header or not has_labels(table.rows[:count]):
         yield replace(table, header_rows=0) if is_ambiguous(table.rows) and not is_whole else table
         return
@@ -107,8 +106,10 @@ def find_bold_names(rows: Rows, spans: Spans, bold: Sequence[Sequence[bool]]) ->
     is_full = all(marks and len(marks) == len(row) and len(row) % 2 == 0 for row, marks in zip(rows, bold, strict=True))
     if rows and is_full and not spans and all(all(row[::2]) and not any(row[1::2]) for row in bold):
         # A column of row names may be bold too.
-        return (None, False) if begins_with_names(rows) else (0, True)
+        return (None, False) if NumberStarts(rows).are_below_names() else (0, True)
     count = next((number for number, row in enumerate(bold) if not row or not all(row)), 0)
     is_title = not spans and bool(bold) and len(bold[0]) == 1  # it is found by its place
-    is_header = not is_title and find_header(rows, spans).count <= count <= MAX_HEADER_ROWS
-    return (count or None) if is_header and not has_values(rows, count) else None, False
+    if not count or is_title:
+        return None, False
+    is_header = find_header(rows, spans).count <= count <= MAX_HEADER_ROWS and not has_values(rows, count)
+    return count if is_header else None, False

@@ -19,7 +19,7 @@ _NUMBER = re.compile(
     r"(?:\s?(?P<percent>[%‰])|\s?[$€£¥₹]|\s?(?P<unit>[^\W\d_µ°]{1,6}))?\)?"
 )
 _UNIT = re.compile(r"[(\[][^()\[\]\d]{1,20}[)\]]|%")
-_LEAST_ROWS = 2
+LEAST_ROWS = 2
 """Of a form: one row shows too little."""
 _DIGIT = re.compile(r"\d")
 _VALUE = re.compile(r"\d.*|(?![^\W\d_]+\d+$)\S*[\d@]\S*")
@@ -76,27 +76,30 @@ def is_ambiguous(rows: Rows) -> bool:
     return kinds[:3] == [_Kind.TEXT] * 3 and (kinds[3] is _Kind.TEXT or is_number)
 
 
-def find_lower_header(rows: Rows) -> int:
-    """Return the index of the header of the lower of two tables, else 0.
+class NumberStarts:
+    """Where numbers of one kind begin in the columns of a table."""
 
-    Words in each cell of a row, numbers of a kind below one of them, and none of this kind above it.
-    """
-    kinds = _find_kinds(rows)
-    width = max(map(len, kinds), default=0)
-    starts = _find_number_starts(kinds)
-    for index in range(1, len(kinds) - 1):
-        is_header = len(kinds[index]) == width and all(kind is _Kind.TEXT for kind in kinds[index])
-        if is_header and any(first <= index <= last for first, last in starts.values()):
-            return index
-    return 0
+    def __init__(self, rows: Rows) -> None:
+        self._kinds = _find_kinds(rows)
+        self._starts = _find_number_starts(self._kinds)
 
+    def find_lower_header(self) -> int:
+        """Return the index of the header of the lower of two tables, else 0.
 
-def begins_with_names(rows: Rows) -> bool:
-    """Return whether numbers of one kind begin below a word of the first row."""
-    kinds = _find_kinds(rows)
-    first = kinds[0] if kinds else []
-    starts = _find_number_starts(kinds)
-    return any(kind is _Kind.TEXT and column in starts and not starts[column][0] for column, kind in enumerate(first))
+        Words in each cell of a row, numbers of a kind below one of them, and none of this kind above it.
+        """
+        width = max(map(len, self._kinds), default=0)
+        for index in range(1, len(self._kinds) - 1):
+            row = self._kinds[index]
+            is_header = len(row) == width and all(kind is _Kind.TEXT for kind in row)
+            if is_header and any(first <= index <= last for first, last in self._starts.values()):
+                return index
+        return 0
+
+    def are_below_names(self) -> bool:
+        """Return whether numbers of one kind begin below a word of the first row."""
+        first, starts = self._kinds[0] if self._kinds else [], self._starts
+        return any(kind is _Kind.TEXT and at in starts and not starts[at][0] for at, kind in enumerate(first))
 
 
 def _find_kinds(rows: Rows) -> list[list[_Kind | None]]:
@@ -123,7 +126,8 @@ def _find_number_starts(kinds: Sequence[Sequence[_Kind | None]]) -> dict[int, tu
 def has_values(rows: Rows, count: int) -> bool:
     """Return whether one of the first rows has a value, not only names.
 
-    A date or a year is a value where one is below it."""
+    A date or a year is a value where one is below it.
+    """
     kinds = _find_kinds(rows)
     for cells in zip_longest(*kinds):
         values = {kind for kind in cells[:count] if kind and kind is not _Kind.TEXT}
@@ -138,7 +142,7 @@ def has_labels(rows: Rows) -> bool:
     The labels have a colon, or the values below each other are of several kinds. Then the first row has a value with a
     digit or an address, so it names no columns.
     """
-    if len(rows) < _LEAST_ROWS or len({len(row) for row in rows}) != 1 or len(rows[0]) % 2 or is_progression(rows[0]):
+    if len(rows) < LEAST_ROWS or len({len(row) for row in rows}) != 1 or len(rows[0]) % 2 or is_progression(rows[0]):
         return False
     labels = [label for row in rows for label in row[::2]]
     is_labelled = all(label and _kind(label) is _Kind.TEXT and not _DIGIT.search(label) for label in labels)

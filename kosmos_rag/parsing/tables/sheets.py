@@ -241,7 +241,8 @@ def _find_used_columns(block: _Block, spans: _RowSpans) -> set[int]:
 def _is_list(left: _Block, right: _Block) -> bool:
     """Return whether a column of words next to a table is a list of its own.
 
-    Its rows are not those of the table."""
+    Its rows are not those of the table.
+    """
     rows = {index for index, row in enumerate(right.rows) if any(row)}
     is_other = rows != {index for index, row in enumerate(left.rows) if any(row)}
     is_one_list = right.width == 1 < left.width and len(rows) == max(rows, default=0) - min(rows, default=0) + 1

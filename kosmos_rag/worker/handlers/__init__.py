@@ -32,19 +32,27 @@ class JobHandler(Protocol):
         ...
 
 
-class _WingHandler:
-    """Runs jobs of a wing under the preset of their enqueuing.
+class _LazyHandler:
+    """Creates a handler with its first job, which an error of the creation fails."""
 
-    The wing's handler is created with the first job.
-    """
-
-    def __init__(self, create_handler: Callable[[], WingJobHandler], pipeline: IngestPipeline) -> None:
+    def __init__(self, create_handler: Callable[[], WingJobHandler | JobHandler]) -> None:
         self._create_handler = create_handler
-        self._pipeline = pipeline
 
     @cached_property
-    def _handler(self) -> WingJobHandler:
+    def _handler(self) -> WingJobHandler | JobHandler:
         return self._create_handler()
+
+    def run(self, job: Job, channel: SupervisorChannel) -> JobCounts | None:
+        """Run and finish a job."""
+        return self._handler.run(job, channel)
+
+
+class _WingHandler:
+    """Runs jobs of a wing under the preset of their enqueuing."""
+
+    def __init__(self, handler: JobHandler, pipeline: IngestPipeline) -> None:
+        self._handler = handler
+        self._pipeline = pipeline
 
     def run(self, job: Job, channel: SupervisorChannel) -> JobCounts | None:
         """Run and finish a job.
@@ -53,21 +61,6 @@ class _WingHandler:
         """
         if (preset := job.payload.get("preset")) is not None:
             self._pipeline.require_preset(TenantRef(id=job.tenant_id, name=job.tenant), job.collection, preset)
-        return self._handler.run(job, channel)
-
-
-class _LazyHandler:
-    """Creates a handler with its first job, which an error of the creation fails."""
-
-    def __init__(self, create_handler: Callable[[], JobHandler]) -> None:
-        self._create_handler = create_handler
-
-    @cached_property
-    def _handler(self) -> JobHandler:
-        return self._create_handler()
-
-    def run(self, job: Job, channel: SupervisorChannel) -> JobCounts | None:
-        """Run and finish a job."""
         return self._handler.run(job, channel)
 
 
@@ -87,8 +80,8 @@ class EngineJobRunner:
             kinds.PERMISSIONS: permissions.PermissionsHandler(engine.database, engine.settings.ingestion),
         }
         for kind in wings.kinds:
-            create_handler = partial(kind.create_handler, engine)
-            self._handlers[kind.name] = _WingHandler(create_handler, engine.ingest_pipeline)
+            handler = _LazyHandler(partial(kind.create_handler, engine))
+            self._handlers[kind.name] = _WingHandler(handler, engine.ingest_pipeline)
 
     def _create_maintenance(self) -> JobHandler:
         engine = self._engine

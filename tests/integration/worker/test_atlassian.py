@@ -48,6 +48,12 @@ def access(site: ConfluenceSite) -> dict[str, Any]:
     return {"kind": "confluence", "name": "kb", **connection, "spaces": ["ENG"]}
 
 
+@pytest.fixture
+def spec(access: dict[str, Any]) -> dict[str, Any]:
+    """A source that lists everything in each pass."""
+    return {**access, "full_every_s": 0, "permissions": access}
+
+
 def _sources(engine: Engine, *principals: str) -> set[str]:
     documents = engine.tenant("acme", principals=principals).documents()
     return {document.source.removeprefix("confluence://kb/") for document in documents}
@@ -59,9 +65,9 @@ def test_page__that_is_restricted_and_then_changed_is_secret_before_the_feed(
     work: Work,
     site: ConfluenceSite,
     access: dict[str, Any],
+    spec: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    spec = {**access, "full_every_s": 0, "permissions": access}
     scope.jobs.enqueue(spec)
     work()
     assert counts(last_run(scope)) == {"new": 3}
@@ -82,10 +88,9 @@ def test_page__that_is_restricted_and_then_changed_is_secret_before_the_feed(
 
 
 def test_page__that_is_opened_keeps_its_former_text_from_new_readers(
-    engine: Engine, scope: Tenant, work: Work, site: ConfluenceSite, access: dict[str, Any]
+    engine: Engine, scope: Tenant, work: Work, site: ConfluenceSite, access: dict[str, Any], spec: dict[str, Any]
 ) -> None:
     """What was deleted before the page was opened is in the stored text until the next pass of the source."""
-    spec = {**access, "full_every_s": 0, "permissions": access}
     scope.jobs.enqueue(spec)
     work()
     assert _sources(engine, ANN) == {"10"}
@@ -109,10 +114,10 @@ def test_attachment__that_was_stored_without_its_time_gets_new_readers_once_it_i
     work: Work,
     site: ConfluenceSite,
     access: dict[str, Any],
+    spec: dict[str, Any],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Earlier releases stored attachments so."""
-    spec = {**access, "full_every_s": 0, "permissions": access}
     update = ConfluenceSource._update
 
     def update_without_time(source: ConfluenceSource, items: Items, *values: Any) -> None:
@@ -139,10 +144,10 @@ def test_space__that_becomes_private_is_readable_by_nobody_else_after_a_pass(
     work: Work,
     site: ConfluenceSite,
     access: dict[str, Any],
+    spec: dict[str, Any],
     embedder: CountingEmbedder,
 ) -> None:
     site.content["10"].groups = {"hr"}
-    spec = {**access, "full_every_s": 0, "permissions": access}
     scope.jobs.enqueue(spec)
     work()
     assert _sources(engine, BEN) == ALL

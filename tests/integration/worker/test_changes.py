@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -235,25 +236,34 @@ def test_readers__that_narrow_hold_for_a_part_whose_publication_the_pass_waits_f
     assert (_find(scope, "order1"), _find(scope, "order2")) == ([], [])
 
 
-def test_complete_pass__ends_access_by_a_job_that_has_read_a_row_and_not_published_it(
-    scope: Tenant, engine: Engine, helpdesk: Run, work: Work, monkeypatch: pytest.MonkeyPatch
+def _pass_while_loading(
+    engine: Engine, scope: Tenant, spec: dict[str, Any], change: Callable[[], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The row gets fewer readers, and a text that cannot be published, while its first job runs."""
-    helpdesk("INSERT INTO ticket VALUES (3, 'about churn3', ARRAY['everyone'], now())")
+    """Change the table, and let a pass see it, while the next job that loads a row has read it."""
     queue = Queue.open(engine.database, engine.settings.worker)
     _, channel = open_channel(queue)
-    load, spec = SqlSource.load, {**SPEC, "changes": None}
+    load = SqlSource.load
 
-    def load_and_narrow(source: SqlSource, entry: Entry) -> SourceDocument:
+    def load_and_pass(source: SqlSource, entry: Entry) -> SourceDocument:
         document = load(source, entry)
         monkeypatch.setattr(SqlSource, "load", load)
-        helpdesk("UPDATE ticket SET readers = ARRAY['group:hr'], body = NULL, changed_at = now()")
+        change()
         scope.jobs.enqueue(spec)
         (job,) = queue.claim(1, kinds=[kinds.SYNC], worker="another")
         SyncHandler(engine.database, engine.ingest_pipeline).run(job, channel)
         return document
 
-    monkeypatch.setattr(SqlSource, "load", load_and_narrow)
+    monkeypatch.setattr(SqlSource, "load", load_and_pass)
+
+
+def test_complete_pass__ends_access_by_a_job_that_has_read_a_row_and_not_published_it(
+    scope: Tenant, engine: Engine, helpdesk: Run, work: Work, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The row gets fewer readers, and a text that cannot be published, while its first job runs."""
+    helpdesk("INSERT INTO ticket VALUES (3, 'about churn3', ARRAY['everyone'], now())")
+    spec = {**SPEC, "changes": None}
+    statement = "UPDATE ticket SET readers = ARRAY['group:hr'], body = NULL, changed_at = now()"
+    _pass_while_loading(engine, scope, spec, partial(helpdesk, statement), monkeypatch)
     scope.jobs.enqueue(spec)
     work()
     assert last_run(scope).failed == 1
@@ -267,21 +277,9 @@ def test_complete_pass__stops_a_job_that_has_read_other_readers_of_a_row_that_is
     spec = {**SPEC, "changes": None}
     scope.jobs.enqueue(spec)
     work()
-    queue = Queue.open(engine.database, engine.settings.worker)
-    _, channel = open_channel(queue)
-    load = SqlSource.load
-
-    def load_and_restore(source: SqlSource, entry: Entry) -> SourceDocument:
-        document = load(source, entry)
-        monkeypatch.setattr(SqlSource, "load", load)
-        helpdesk("UPDATE ticket SET readers = ARRAY['ann'], changed_at = '2026-01-01'")
-        scope.jobs.enqueue(spec)
-        (job,) = queue.claim(1, kinds=[kinds.SYNC], worker="another")
-        SyncHandler(engine.database, engine.ingest_pipeline).run(job, channel)
-        return document
-
     helpdesk("UPDATE ticket SET readers = ARRAY['ann', 'ben'], changed_at = '2026-01-02'")
-    monkeypatch.setattr(SqlSource, "load", load_and_restore)
+    statement = "UPDATE ticket SET readers = ARRAY['ann'], changed_at = '2026-01-01'"
+    _pass_while_loading(engine, scope, spec, partial(helpdesk, statement), monkeypatch)
     scope.jobs.enqueue(spec)
     work()
     sources = {name: _find(engine.tenant(scope.name, principals=(name,)), "churn3") for name in ("ann", "ben")}

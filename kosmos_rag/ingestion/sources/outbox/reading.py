@@ -90,7 +90,7 @@ def open_outbox(outbox: Outbox, variable: str) -> OutboxDatabase:
 
 
 @contextmanager
-def take_changes(database: OutboxDatabase, rows: "OutboxRows") -> Iterator[Changes]:
+def take_changes(database: OutboxDatabase, rows: OutboxRows) -> Iterator[Changes]:
     """Take the oldest changes; they return where the block raises.
 
     Changes of documents are in a transaction that ends with the block. Where all documents are to be compared, a
@@ -164,7 +164,7 @@ def _read(
     database: OutboxDatabase,
     connection: "Connection",
     keys: Sequence[str],
-    rows: "OutboxRows",
+    rows: OutboxRows,
     removed: list[str],
 ) -> Iterator[Entry | IngestFailure]:
     for start in range(0, len(keys), ROWS_AT_ONCE):
@@ -207,7 +207,7 @@ def _read_batch(
     return [entry for half in halves for entry in _read_batch(database, connection, half, read_entries, errors)]
 
 
-def _require_readable_row(database: OutboxDatabase, connection: "Connection", rows: "OutboxRows") -> None:
+def _require_readable_row(database: OutboxDatabase, connection: "Connection", rows: OutboxRows) -> None:
     """Raise SourceError where the query fails for all of some rows, whatever their data.
 
     The first rows may be bad ones that were stored together.
