@@ -6,15 +6,9 @@
 from alembic import context
 
 from kosmos_rag.storage.migrate import SCHEMA
-from kosmos_rag.storage.tables import metadata
 
 connection = context.config.attributes["connection"]
 
-context.configure(
-    connection=connection,
-    target_metadata=metadata,
-    version_table_schema=SCHEMA,
-    include_schemas=True,
-)
+context.configure(connection=connection, version_table_schema=SCHEMA)
 with context.begin_transaction():
     context.run_migrations()

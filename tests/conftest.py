@@ -44,9 +44,9 @@ from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformer
 from kosmos_rag.models.hub import resolve
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage import embedded
+from kosmos_rag.storage.expected_catalog import TABLES, VERSION
 from kosmos_rag.storage.migrate import migrate
 from kosmos_rag.storage.provision import APP, WORKER, create_database, provision
-from kosmos_rag.storage.tables import metadata
 from tests.catalogue_checks import check_catalogue_once, rely_on_first_check
 from tests.certificates import read_certificates_once
 from tests.pgbouncer import find_pgbouncer, running_pgbouncer
@@ -391,7 +391,7 @@ def emptied_database(scratch_database: DatabaseSettings) -> DatabaseSettings:
             " AND pid <> pg_backend_pid() AND backend_type = 'client backend' AND state <> 'idle'"
         )
         # Without the triggers of foreign keys, which rows that are all removed do not need; in one round trip.
-        removals = "".join(f'DELETE FROM kosmos."{table.name}";' for table in metadata.sorted_tables)
+        removals = "".join(f'DELETE FROM kosmos."{table}";' for table in sorted(TABLES - {VERSION}))
         connection.execute(f"SET LOCAL session_replication_role = replica; {removals}".encode())
     return scratch_database
 

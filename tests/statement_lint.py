@@ -1,4 +1,4 @@
-"""Check schema and statements for row-level security and Citus.
+"""Check migrations and statements for row-level security and Citus.
 
 The check needs no server. Each rule is for something that was measured to fail, or to leak without failing, on a
 distributed server (docs/decisions/0003-row-level-security.md). A finding names the location and the rule.
@@ -7,11 +7,9 @@ distributed server (docs/decisions/0003-row-level-security.md). A finding names 
 import re
 from collections.abc import Iterator
 
-from sqlalchemy import ForeignKeyConstraint, MetaData, PrimaryKeyConstraint, Table, UniqueConstraint
+from kosmos_rag.storage.expected_catalog import ACROSS_TENANTS, TABLES, VERSION
 
-from kosmos_rag.storage.expected_catalog import ACROSS_TENANTS
-
-_TENANT = "tenant_id"
+_TENANT_TABLES = TABLES - {VERSION}
 _OF_ADMINISTRATOR = frozenset({"count_tenants", "sample_tenants"})
 """Statements over all tenants. They run with `row_security = off`: a role that policies bind gets an error."""
 _BOUND = r"tenant_id = %\(tenant_id\)s"
@@ -47,52 +45,7 @@ _DDL = (
 )
 
 
-def lint_metadata(metadata: MetaData) -> list[str]:
-    """Return the faults of the tables: keys and references without tenant."""
-    return [finding for table in metadata.sorted_tables for finding in _lint_table(table)]
-
-
-def _lint_table(table: Table) -> Iterator[str]:
-    if _TENANT not in table.columns:
-        yield f"{table.name}: has no column tenant_id"
-        return
-    if table.columns[_TENANT].nullable:
-        yield f"{table.name}: tenant_id may be null"
-    for column in table.columns:
-        if column.server_default is not None:
-            yield f"{table.name}.{column.name}: has a default on the server; bind the value"
-    for constraint in table.constraints:
-        if isinstance(constraint, ForeignKeyConstraint):
-            yield from _lint_reference(table, constraint)
-    for names in _unique_keys(table):
-        if names[:1] != [_TENANT]:
-            yield f"{table.name}: key {names} does not begin with tenant_id"
-
-
-def _unique_keys(table: Table) -> Iterator[list[str]]:
-    for constraint in table.constraints:
-        if isinstance(constraint, PrimaryKeyConstraint | UniqueConstraint):
-            yield [column.name for column in constraint.columns]
-    for index in table.indexes:
-        if index.unique:
-            yield [column.name for column in index.columns]
-
-
-def _lint_reference(table: Table, constraint: ForeignKeyConstraint) -> Iterator[str]:
-    pairs = [(element.parent.name, element.column.name) for element in constraint.elements]
-    if (_TENANT, _TENANT) not in pairs:
-        yield f"{table.name}: foreign key {pairs} does not carry tenant_id"
-    for element in constraint.elements:
-        if (element.column.table.name in ACROSS_TENANTS) != (table.name in ACROSS_TENANTS):
-            yield f"{table.name}: foreign key {pairs} is between the queue, a local table, and a distributed one"
-            break
-    if constraint.ondelete not in {None, "CASCADE", "RESTRICT"}:
-        yield f"{table.name}: foreign key {pairs} has ON DELETE {constraint.ondelete}"
-    if constraint.onupdate is not None:
-        yield f"{table.name}: foreign key {pairs} has ON UPDATE {constraint.onupdate}"
-
-
-def lint_statement(name: str, sql: str, tenant_tables: set[str]) -> list[str]:
+def lint_statement(name: str, sql: str) -> list[str]:
     """Return the faults of a statement.
 
     A table without its tenant bound, or a write that Citus refuses.
@@ -106,7 +59,7 @@ def lint_statement(name: str, sql: str, tenant_tables: set[str]) -> list[str]:
     for table, alias in _TABLE.findall(text):
         if name in _OF_ADMINISTRATOR:
             continue
-        if table in tenant_tables - ACROSS_TENANTS and not re.search(
+        if table in _TENANT_TABLES - ACROSS_TENANTS and not re.search(
             (rf"\b{alias}\." if alias else r"(?<![.\w])") + _BOUND, text
         ):
             findings.append(f"{name}: table {table} is read or written without a bound tenant_id of its own")
@@ -115,7 +68,7 @@ def lint_statement(name: str, sql: str, tenant_tables: set[str]) -> list[str]:
         for alias in {alias or table for table, alias in _TABLE.findall(text)}
         if re.search(rf"\bkosmos\.\w+\({alias}\s*[,)]", text)
     ]
-    tables = {table for table, _ in _TABLE.findall(text)} & tenant_tables
+    tables = {table for table, _ in _TABLE.findall(text)} & _TENANT_TABLES
     if tables & ACROSS_TENANTS and tables - ACROSS_TENANTS:
         findings.append(f"{name}: joins the queue, a local table, with distributed ones")
     if set(_WRITE.findall(text)) - ACROSS_TENANTS:

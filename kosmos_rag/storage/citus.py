@@ -6,37 +6,28 @@ for all tenants, stays on the coordinator. docs/scale.md has the reasons and the
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from typing import LiteralString, NamedTuple
 
 import psycopg
 from psycopg import sql
 
 from kosmos_rag.core.errors import DatabaseNotReady, RequestError
-from kosmos_rag.core.extras import missing_extra
 from kosmos_rag.storage.errors import translate_errors
-from kosmos_rag.storage.expected_catalog import ACROSS_TENANTS
+from kosmos_rag.storage.expected_catalog import ACROSS_TENANTS, TABLES, VERSION
 from kosmos_rag.storage.functions import POLICY_FUNCTIONS
 from kosmos_rag.storage.migrate import SCHEMA
 from kosmos_rag.storage.provision import APP, WORKER
 from kosmos_rag.storage.sql import statement
 
-try:
-    from sqlalchemy import ForeignKeyConstraint
-
-    from kosmos_rag.storage.tables import metadata
-except ModuleNotFoundError as error:
-    raise missing_extra("migrate", "setting up a database", "sqlalchemy") from error
-
 ANCHOR = "tenants"
 """The table that all distributed tables are colocated with."""
 
-DISTRIBUTED = (
-    ANCHOR,
-    *(table.name for table in metadata.sorted_tables if table.name not in {*ACROSS_TENANTS, ANCHOR}),
-)
-"""Tables distributed by tenant; referenced tables come first."""
-
-LOCAL = (*(table.name for table in metadata.sorted_tables if table.name in ACROSS_TENANTS), "alembic_version")
+LOCAL = ACROSS_TENANTS | {VERSION}
 """Tables of the coordinator, unknown to Citus: it would refuse what the statements of the queue compute."""
+
+DISTRIBUTED = TABLES - LOCAL
+"""Tables distributed by tenant."""
 
 FUNCTIONS_OF_POLICIES = tuple(f"{SCHEMA}.{name}()" for name in POLICY_FUNCTIONS)
 """They are distributed before the tables."""
@@ -61,6 +52,21 @@ class CitusState:
     """Shards of each table; None where none is distributed."""
 
 
+class Reference(NamedTuple):
+    """A foreign key between tables of the schema."""
+
+    name: str
+    table: str
+    target: str
+    definition: LiteralString
+    """As PostgreSQL prints it."""
+
+    @property
+    def identifiers(self) -> tuple[sql.Identifier, sql.Identifier]:
+        """Table and name, as ALTER TABLE takes them."""
+        return sql.Identifier(SCHEMA, self.table), sql.Identifier(self.name)
+
+
 def plan(connection: psycopg.Connection, shards: int | None = None) -> list[sql.Composed]:
     """Return the missing statements in order, without running them.
 
@@ -82,12 +88,14 @@ def plan(connection: psycopg.Connection, shards: int | None = None) -> list[sql.
             f"the tables are distributed in {state.shards} shards, and their number stays; omit --shards, and give "
             "large tenants a shard of their own by `kosmos-rag cluster isolate`"
         )
-    missing = [
+    references = [Reference(*row) for row in connection.execute(statement("references"))]
+    tables = _order_tables(references)
+    steps = [
         *_functions(FUNCTIONS_OF_POLICIES, state),
-        *_tables(connection, state, shards),
+        *_tables(tables, references, state, shards),
         *_functions(ROW_FUNCTIONS, state),
+        *_truncations(tables, state),
     ]
-    steps = [*missing, *_truncations(state)]
     return [*_MODES, *steps, _GRANT] if steps else []
 
 
@@ -195,12 +203,23 @@ def _functions(signatures: tuple[str, ...], state: CitusState) -> Iterator[sql.C
             yield sql.SQL("SELECT create_distributed_function({}::regprocedure)").format(sql.Literal(signature))
 
 
-def _tables(connection: psycopg.Connection, state: CitusState, shards: int | None) -> Iterator[sql.Composed]:
-    circular = [constraint for constraint in _circular() if constraint.table.name not in state.tables]
-    definitions = {constraint: _definition(connection, constraint) for constraint in circular}
-    for constraint in circular:
-        yield sql.SQL("ALTER TABLE {} DROP CONSTRAINT {}").format(*_names(constraint))
-    for table in DISTRIBUTED:
+def _order_tables(references: list[Reference]) -> list[str]:
+    """Return the distributed tables: the anchor first, and each after those that it refers to."""
+    order = TopologicalSorter[str](dict.fromkeys(sorted(DISTRIBUTED), ()))
+    for reference in references:
+        if reference.table in DISTRIBUTED - {ANCHOR}:
+            order.add(reference.table, reference.target)
+    return sorted(order.static_order(), key=lambda table: table != ANCHOR)
+
+
+def _tables(
+    tables: list[str], references: list[Reference], state: CitusState, shards: int | None
+) -> Iterator[sql.Composed]:
+    # The anchor is distributed before the tables that it refers to.
+    dropped = [reference for reference in references if reference.table == ANCHOR and ANCHOR not in state.tables]
+    for reference in dropped:
+        yield sql.SQL("ALTER TABLE {} DROP CONSTRAINT {}").format(*reference.identifiers)
+    for table in tables:
         if table not in state.tables:
             colocated = "none" if table == ANCHOR else f"{SCHEMA}.{ANCHOR}"
             count: sql.Composable = sql.SQL("")
@@ -209,41 +228,19 @@ def _tables(connection: psycopg.Connection, state: CitusState, shards: int | Non
             yield sql.SQL("SELECT create_distributed_table({}, 'tenant_id', colocate_with => {}{})").format(
                 sql.Literal(f"{SCHEMA}.{table}"), sql.Literal(colocated), count
             )
-    for constraint in circular:
-        yield sql.SQL("ALTER TABLE {} ADD CONSTRAINT {} {}").format(*_names(constraint), definitions[constraint])
+    for reference in dropped:
+        yield sql.SQL("ALTER TABLE {} ADD CONSTRAINT {} {}").format(
+            *reference.identifiers, sql.SQL(reference.definition)
+        )
 
 
-def _truncations(state: CitusState) -> Iterator[sql.Composed]:
+def _truncations(tables: list[str], state: CitusState) -> Iterator[sql.Composed]:
     """Yield what removes the coordinator's copy of distributed rows.
 
     No deletion would reach it.
     """
-    for table in DISTRIBUTED:
+    for table in tables:
         if table not in state.tables or table in state.left_behind:
             yield sql.SQL("SELECT truncate_local_data_after_distributing_table({})").format(
                 sql.Literal(f"{SCHEMA}.{table}")
             )
-
-
-def _circular() -> list[ForeignKeyConstraint]:
-    """Return foreign keys to later tables.
-
-    They are dropped while tables are distributed.
-    """
-    return [
-        constraint
-        for table in metadata.sorted_tables
-        for constraint in table.foreign_key_constraints
-        if constraint.use_alter
-    ]
-
-
-def _names(constraint: ForeignKeyConstraint) -> tuple[sql.Identifier, sql.Identifier]:
-    return sql.Identifier(SCHEMA, constraint.table.name), sql.Identifier(str(constraint.name))
-
-
-def _definition(connection: psycopg.Connection, constraint: ForeignKeyConstraint) -> sql.SQL:
-    row = connection.execute(statement("constraint_definition"), {"name": constraint.name}).fetchone()
-    if row is None:
-        raise DatabaseNotReady([f"the foreign key {constraint.name} is missing; restore it as the migrations make it"])
-    return sql.SQL(row[0])

@@ -54,7 +54,7 @@ def of_distributed_tables() -> list[str]:
     return [
         name
         for name in sorted(TEXTS)
-        if name not in _OF_ADMINISTRATOR and set(re.findall(r"(?<!')\bkosmos\.(\w+)", _code(name))) & set(DISTRIBUTED)
+        if name not in _OF_ADMINISTRATOR and set(re.findall(r"(?<!')\bkosmos\.(\w+)", _code(name))) & DISTRIBUTED
     ]
 
 

@@ -32,10 +32,14 @@ SELECT o.objid::regprocedure::text
   JOIN pg_catalog.pg_namespace n ON n.oid = f.pronamespace
  WHERE o.classid = 'pg_catalog.pg_proc'::regclass AND n.nspname = 'kosmos'
 
--- name: constraint_definition
-SELECT pg_get_constraintdef(c.oid)
+-- name: references
+-- Foreign keys between the tables of the schema.
+SELECT c.conname::text, f.relname::text, t.relname::text, pg_get_constraintdef(c.oid)
   FROM pg_catalog.pg_constraint c
- WHERE c.conname = %(name)s AND c.connamespace = 'kosmos'::regnamespace
+  JOIN pg_catalog.pg_class f ON f.oid = c.conrelid
+  JOIN pg_catalog.pg_class t ON t.oid = c.confrelid
+ WHERE c.connamespace = 'kosmos'::regnamespace AND c.contype = 'f' AND c.conparentid = 0
+ ORDER BY f.relname, c.conname
 
 -- name: prepared_for_citus
 -- True if the database setting, and the owner's attribute, are as provisioning sets them, and Citus knows the roles.

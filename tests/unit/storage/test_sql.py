@@ -7,11 +7,8 @@ import pytest
 
 from kosmos_rag.storage.functions import load_functions
 from kosmos_rag.storage.migrate import script_location
-from kosmos_rag.storage.tables import metadata
-from tests.statement_lint import lint_ddl, lint_metadata, lint_statement
+from tests.statement_lint import lint_ddl, lint_statement
 from tests.statements import PACKAGE, STATEMENTS, TEXTS
-
-TABLES = {table.name for table in metadata.sorted_tables}
 
 
 def test_statements__have_one_name_each() -> None:
@@ -43,12 +40,7 @@ def _list_used(package: Path) -> set[str]:
 
 
 def test_statements__keep_the_rules_of_row_level_security_and_citus() -> None:
-    assert [finding for name, text in TEXTS.items() for finding in lint_statement(name, text, TABLES)] == []
-
-
-def test_metadata__keeps_the_rules_of_row_level_security_and_citus() -> None:
-    """No column of a table has a sequence over all tenants."""
-    assert lint_metadata(metadata) == []
+    assert [finding for name, text in TEXTS.items() for finding in lint_statement(name, text)] == []
 
 
 def test_migrations__keep_the_rules_of_row_level_security_and_citus() -> None:
@@ -103,7 +95,7 @@ def test_functions__keep_the_rules_of_row_level_security_and_citus() -> None:
     ],
 )
 def test_lint_statement__finds(statement: str, finding: str) -> None:
-    assert any(finding in result for result in lint_statement("it", statement, TABLES))
+    assert any(finding in result for result in lint_statement("it", statement))
 
 
 @pytest.mark.parametrize(
@@ -121,46 +113,6 @@ def test_lint_statement__finds(statement: str, finding: str) -> None:
 )
 def test_lint_ddl__finds(ddl: str, finding: str) -> None:
     assert any(finding in result for result in lint_ddl("it", ddl))
-
-
-def test_lint_metadata__finds_keys_without_the_tenant() -> None:
-    from sqlalchemy import Column, ForeignKeyConstraint, Identity, Integer, MetaData, Table, UniqueConstraint
-
-    wrong = MetaData()
-    Table("a", wrong, Column("tenant_id", Integer, primary_key=True), Column("id", Integer, primary_key=True))
-    Table(
-        "b",
-        wrong,
-        Column("id", Integer, primary_key=True),
-        Column("tenant_id", Integer, nullable=True, server_default="1"),
-        Column("a_id", Integer),
-        UniqueConstraint("a_id"),
-        ForeignKeyConstraint(["a_id"], ["a.id"], ondelete="SET NULL", onupdate="CASCADE"),
-    )
-    Table("c", wrong, Column("id", Integer, primary_key=True))
-    Table(
-        "jobs",
-        wrong,
-        Column("tenant_id", Integer, primary_key=True),
-        Column("a_id", Integer),
-        Column("number", Integer, Identity(always=True)),
-        ForeignKeyConstraint(["tenant_id", "a_id"], ["a.tenant_id", "a.id"]),
-    )
-    result = "\n".join(lint_metadata(wrong))
-    for finding in (
-        "b: tenant_id may be null",
-        "b.tenant_id: has a default",
-        "jobs.number: has a default",
-        "b: key ['id'] does not begin",
-        "b: key ['a_id'] does not begin",
-        "does not carry tenant_id",
-        "ON DELETE SET NULL",
-        "ON UPDATE CASCADE",
-        "c: has no column tenant_id",
-        "jobs: foreign key [('tenant_id', 'tenant_id'), ('a_id', 'id')] is between the queue",
-    ):
-        assert finding in result
-    assert "a:" not in result
 
 
 def test_python__has_no_sql() -> None:
