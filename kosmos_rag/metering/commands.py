@@ -55,6 +55,7 @@ app = usage
 
 
 def _print(report: "UsageReport", by: "list[str] | tuple[str, ...]", every: str | None) -> None:
+    from kosmos_rag.metering.records import format_limit
     from kosmos_rag.metering.tables import format_cell, list_columns
 
     columns = list_columns(by, every=every)
@@ -66,6 +67,6 @@ def _print(report: "UsageReport", by: "list[str] | tuple[str, ...]", every: str 
     for limit in report.limits:
         who = "tenant" if limit.subject is None else limit.subject
         share = f"{100 * limit.total / limit.amount:.0f} %" if limit.amount else "all"
-        console().print(f"limit of {who}: {limit.total:g} of {limit.amount:g} {limit.quantity} a {limit.per}, {share}")
+        console().print(f"limit of {who}: {format_limit(limit, report.currency)}, {share}")
     if report.cost:
         console().print(f"cost: {report.cost:.2f} {report.currency}")

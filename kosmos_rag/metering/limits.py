@@ -13,7 +13,7 @@ import psycopg
 from kosmos_rag.core import errors
 from kosmos_rag.core.telemetry import usage
 from kosmos_rag.engine.query_hooks import HookContext, TenantRef
-from kosmos_rag.metering.records import LimitState
+from kosmos_rag.metering.records import LimitState, format_rule
 from kosmos_rag.metering.settings import EVERY_TENANT, MeteringSettings, Period, UsageLimit
 from kosmos_rag.metering.sql import statement
 
@@ -103,10 +103,11 @@ def _name_amounts(quantity: usage.Quantity, amount: float, cost: float | None) -
 class LimitCounter:
     """What is used of one limit. Thread-safe."""
 
-    def __init__(self, owner: TenantRef, subject: str | None, limit: UsageLimit) -> None:
+    def __init__(self, owner: TenantRef, subject: str | None, limit: UsageLimit, currency: str) -> None:
         self.owner = owner
         self.subject = subject
         self.limit = limit
+        self._currency = currency
         self.start = begin_period(limit.per, datetime.now(UTC))
         self.is_stale = False
         """Whether it was used since it was read: others may have used more of the limit too."""
@@ -162,8 +163,8 @@ class LimitCounter:
             if total >= warn_at * amount and name not in self._warned:
                 self._warned.add(name)
                 log.warning(
-                    "%s has used %.0f %% of its %g %s a %s", self.owner.name, 100 * total / amount, amount, name,
-                    self.limit.per,
+                    "%s has used %.0f %% of its %s", self.owner.name, 100 * total / amount,
+                    format_rule(name, amount, self.limit.per, self._currency),
                     extra={"action": "usage_limit_near", "tenant": self.owner.name, "texts": {"subject": self.subject}},
                 )  # fmt: skip
 
@@ -177,9 +178,10 @@ class LimitCounter:
         now = datetime.now(UTC)
         end = end_period(self.limit.per, now)
         who = "the tenant" if self.subject is None else self.subject
+        rule = format_rule(name, amount, self.limit.per, self._currency)
         message = (
-            f"{who} has used up its limit of {amount:g} {name} a {self.limit.per}; ask again from {end:%Y-%m-%d %H:%M} "
-            "UTC on, or let the operator raise metering.limits"
+            f"{who} has used up its limit of {rule}; ask again from {end:%Y-%m-%d %H:%M} UTC on, or let the operator "
+            "raise metering.limits"
         )
         kind = errors.BudgetReached if name == "cost" else errors.LimitReached
         return kind(message, retry_after_s=max(1, int((end - now).total_seconds())))
@@ -247,7 +249,7 @@ class LimitKeeper:
                 yield self._counters.get((owner, name)) or self._open(owner, name, limit)
 
     def _open(self, owner: TenantRef, subject: str | None, limit: UsageLimit) -> LimitCounter:
-        counter = LimitCounter(owner, subject, limit)
+        counter = LimitCounter(owner, subject, limit, self._settings.currency)
         try:
             with self._read(owner) as connection:
                 _read_stored(connection, counter)

@@ -44,6 +44,21 @@ class LimitState:
     """What is used."""
 
 
+def format_limit(limit: LimitState, currency: str) -> str:
+    """Return a limit as text: `3 of 10 questions a day`, `0.5 of 20 EUR a month`."""
+    return f"{format_amount(limit.total)} of {format_rule(limit.quantity, limit.amount, limit.per, currency)}"
+
+
+def format_rule(quantity: str, amount: float, per: str, currency: str) -> str:
+    """Return what may be used as text: `10 questions a day`."""
+    return f"{format_amount(amount)} {currency if quantity == 'cost' else quantity} a {per}"
+
+
+def format_amount(amount: float) -> str:
+    """Return an amount with commas and at most four decimals."""
+    return f"{amount:,.4f}".rstrip("0").rstrip(".")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UsageReport(Serializable):
     """What a tenant has used in a time."""

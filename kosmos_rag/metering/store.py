@@ -20,6 +20,10 @@ from kosmos_rag.metering.sql import statement
 LEVELS = (usage.Quantity.STORED_CHUNKS, usage.Quantity.STORED_BYTES)
 """Quantities of which a time has the last amount, and not the sum."""
 _HOUR = timedelta(hours=1)
+_JOINED_WITHIN = timedelta(days=7)
+"""Age of hours that are looked at again: rows of a retention of a year would be read every few minutes."""
+_MAX_ROWS = 100_000
+"""Rows of a report: 50 MB in memory."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,8 +42,8 @@ class UsageRow:
 
 def insert_rows(connection: psycopg.Connection, tenant_id: uuid.UUID, rows: Sequence[UsageRow]) -> None:
     """Append rows; those that are stored already stay."""
-    for row in rows:
-        connection.execute(statement("insert_usage"), {"tenant_id": tenant_id, **asdict(row)})
+    with connection.cursor() as cursor:
+        cursor.executemany(statement("insert_usage"), [{"tenant_id": tenant_id, **asdict(row)} for row in rows])
 
 
 def has_tenant(connection: psycopg.Connection, tenant_id: uuid.UUID) -> bool:
@@ -70,7 +74,8 @@ class UsageStore:
     ) -> UsageReport:
         """Return what the tenant has used.
 
-        Raises RequestError for an unknown interval or dimension, or an end before the beginning; DatabaseError.
+        Raises RequestError for an unknown interval or dimension, an end before the beginning, or over 100,000 rows;
+        DatabaseError.
 
         Args:
             since: Beginning, rounded down to the hour; None for the first day of this month.
@@ -95,11 +100,14 @@ class UsageStore:
             "every": every,
             "subject": subject,
             "levels": list(LEVELS),
+            "rows": _MAX_ROWS + 1,
             **{f"by_{dimension}": dimension in by for dimension in DIMENSIONS},
         }
         with self._tenant.sessions.read() as connection, connection.cursor(row_factory=kwargs_row(UsageAmount)) as rows:
             amounts = tuple(rows.execute(statement("read_usage"), values).fetchall())
             states = tuple(self._list_limits(connection, now))
+        if len(amounts) > _MAX_ROWS:
+            raise RequestError(f"the usage has more than {_MAX_ROWS:,} rows; ask for a shorter time, or by fewer names")
         return UsageReport(
             tenant=self._tenant.name,
             since=start,
@@ -118,7 +126,7 @@ class UsageStore:
     def record_stored(self, at: datetime) -> None:
         """Record what is stored now, once an hour. Raises ConfigError without `database.worker_url`, DatabaseError."""
         hour = begin_period("hour", at)
-        values = {"tenant_id": self._tenant.id}
+        values = {"tenant_id": self._tenant.id, "hour": hour, "levels": list(LEVELS)}
         with self._tenant.sessions.write() as connection:
             rows = [
                 UsageRow(
@@ -137,14 +145,14 @@ class UsageStore:
             insert_rows(connection, self._tenant.id, rows)
 
     def join_hours(self, at: datetime) -> int:
-        """Join the rows of each account in hours that are over.
+        """Join the rows of each account in hours that were over within a week.
 
         Returns how many rows fewer there are. Raises ConfigError without `database.worker_url`, DatabaseError.
         """
         until = begin_period("hour", at)
         fewer = 0
         with self._tenant.sessions.write() as connection:
-            values = {"tenant_id": self._tenant.id, "until": until}
+            values = {"tenant_id": self._tenant.id, "since": until - _JOINED_WITHIN, "until": until}
             hours = connection.execute(statement("find_split_hours"), values).fetchall()
             for (hour,) in hours:
                 span = {"tenant_id": self._tenant.id, "since": hour, "until": hour + _HOUR}

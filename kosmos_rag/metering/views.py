@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from kosmos_rag.core.telemetry import usage
-from kosmos_rag.metering.records import LimitState, UsageAmount, UsageReport
+from kosmos_rag.metering.records import LimitState, UsageAmount, UsageReport, format_limit
 
 _UNITS = {
     usage.Quantity.PARSING_SECONDS: "s",
@@ -55,8 +55,8 @@ class UsageView:
     plotted: str
     """What the bars show."""
     highest: float
-    near: tuple[LimitState, ...]
-    """Limits of which nearly all is used."""
+    near: tuple[tuple[LimitState, str], ...]
+    """Limits of which nearly all is used, and the same as text."""
 
 
 def build_view(
@@ -81,7 +81,11 @@ def build_view(
         bars=tuple(_build_bars(values)),
         plotted=f"cost in {total.currency}" if shows_cost else "questions",
         highest=max((value for _, value in values), default=0.0),
-        near=tuple(limit for limit in total.limits if limit.total >= warn_at * limit.amount),
+        near=tuple(
+            (limit, format_limit(limit, total.currency))
+            for limit in total.limits
+            if limit.total >= warn_at * limit.amount
+        ),
     )
 
 

@@ -28,6 +28,7 @@ SELECT h.start, h.collection, h.subject, h.model, h.quantity,
   FROM hours h
  GROUP BY 1, 2, 3, 4, 5
  ORDER BY 1, 2, 3, 5, 4
+ LIMIT %(rows)s
 
 -- name: take_usage
 -- The rows of the hours before a time, to join them.
@@ -40,7 +41,7 @@ RETURNING u.id, u.hour, u.collection, u.subject, u.quantity, u.model, u.amount, 
 SELECT DISTINCT g.hour
   FROM (SELECT u.hour
           FROM kosmos.usage u
-         WHERE u.tenant_id = %(tenant_id)s AND u.hour < %(until)s
+         WHERE u.tenant_id = %(tenant_id)s AND u.hour >= %(since)s AND u.hour < %(until)s
          GROUP BY u.hour, u.collection, u.subject, u.quantity, u.model
         HAVING count(*) > 1) g
  ORDER BY 1
@@ -49,11 +50,14 @@ SELECT DISTINCT g.hour
 DELETE FROM kosmos.usage u WHERE u.tenant_id = %(tenant_id)s AND u.hour < %(before)s
 
 -- name: measure_stored
--- What each collection has now: chunks, and bytes of the files that they were made from.
+-- What each collection has now: chunks, and bytes of the files that they were made from. Nothing where this hour has it:
+-- maintenance comes every few minutes, and reads all documents here.
 SELECT d.collection, sum(v.chunks)::bigint, sum(v.bytes)::bigint
   FROM kosmos.documents d
   JOIN kosmos.document_versions v ON v.tenant_id = %(tenant_id)s AND v.document_id = d.id AND v.number = d.version
  WHERE d.tenant_id = %(tenant_id)s
+   AND NOT EXISTS (SELECT FROM kosmos.usage u
+                    WHERE u.tenant_id = %(tenant_id)s AND u.hour = %(hour)s AND u.quantity = ANY (%(levels)s::text[]))
  GROUP BY d.collection
 
 -- name: read_totals

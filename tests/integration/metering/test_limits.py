@@ -181,7 +181,7 @@ def later_hour(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 def test_counter__ignores_totals_of_a_period_that_is_over(later_hour: Callable[[], None]) -> None:
-    counter = LimitCounter(tenant("acme"), None, UsageLimit(questions=1, per="hour"))
+    counter = LimitCounter(tenant("acme"), None, UsageLimit(questions=1, per="hour"), "EUR")
     start = counter.start
     later_hour()
     counter.check(Quantity.QUESTIONS, 1.0)

@@ -16,7 +16,9 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.metering import store as store_module
 from kosmos_rag.metering.limits import begin_period
+from kosmos_rag.metering.records import LimitState, format_limit
 from kosmos_rag.metering.store import UsageRow, UsageStore, insert_rows
 from kosmos_rag.metering.tables import write_csv
 
@@ -88,6 +90,16 @@ def test_read__leaves_out_the_end_and_refuses_what_it_does_not_know(acme: Tenant
         store.read(since=UNTIL, until=SINCE)
 
 
+def test_read__refuses_more_rows_than_a_process_should_hold(acme: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+    for subject in ("ada", "bob", "eve"):
+        _store(acme, 1, subject=subject)
+    monkeypatch.setattr(store_module, "_MAX_ROWS", 3)
+    assert len(UsageStore(acme).read(since=SINCE, until=UNTIL, by=["subject"]).amounts) == 3
+    monkeypatch.setattr(store_module, "_MAX_ROWS", 2)
+    with pytest.raises(RequestError, match="more than 2 rows; ask for a shorter time"):
+        UsageStore(acme).read(since=SINCE, until=UNTIL, by=["subject"])
+
+
 def test_join_hours__keeps_the_sums_and_leaves_the_open_hour(acme: Tenant) -> None:
     for amount in (1, 2, 3):
         _store(acme, amount, subject="ada", cost=amount / 10)
@@ -102,6 +114,14 @@ def test_join_hours__keeps_the_sums_and_leaves_the_open_hour(acme: Tenant) -> No
     assert store.join_hours(NOW + timedelta(hours=1)) == 0
 
 
+def test_join_hours__looks_back_a_week_and_not_at_the_whole_retention(acme: Tenant) -> None:
+    for _ in range(2):
+        _store(acme, 1)
+    store = UsageStore(acme)
+    assert store.join_hours(NOW + timedelta(days=8)) == 0
+    assert store.join_hours(NOW + timedelta(days=7)) == 1
+
+
 def test_insert__of_the_same_batch_again_changes_nothing(acme: Tenant) -> None:
     key = uuid.uuid4()
     _store(acme, 5, key=key)
@@ -109,16 +129,20 @@ def test_insert__of_the_same_batch_again_changes_nothing(acme: Tenant) -> None:
     assert UsageStore(acme).read(since=SINCE, until=UNTIL).total("questions") == 5
 
 
-def test_record_stored__keeps_one_amount_an_hour_and_reads_the_last(acme: Tenant) -> None:
+def test_record_stored__keeps_one_amount_an_hour_and_reads_the_last(acme: Tenant, engine: Engine) -> None:
     store = UsageStore(acme)
     store.record_stored(NOW)
     acme.ingest(SourceDocument(source="b.md", data=b"Revenue is what customers pay."))
+    engine.tenant("acme", collection="new").ingest(SourceDocument(source="c.md", data=b"Margin."))
     store.record_stored(NOW)
-    assert store.read(since=SINCE, until=UNTIL).total("stored_chunks") == 1
+    first = store.read(since=SINCE, until=UNTIL, by=["collection"])
+    assert [(row.collection, row.quantity, row.amount) for row in first.amounts if row.quantity == "stored_chunks"] == [
+        ("default", "stored_chunks", 1)
+    ]
     store.record_stored(NOW + timedelta(hours=1))
     report = store.read(since=SINCE, until=UNTIL)
-    assert (report.total("stored_chunks"), report.total("stored_bytes")) == (2, 73)
-    assert store.read(since=SINCE, until=UNTIL, every="hour").total("stored_chunks") == 3
+    assert (report.total("stored_chunks"), report.total("stored_bytes")) == (3, 80)
+    assert store.read(since=SINCE, until=UNTIL, every="hour").total("stored_chunks") == 4
 
 
 def test_prune__deletes_old_usage(acme: Tenant) -> None:
@@ -180,3 +204,10 @@ def test_command__prints_a_table_json_and_csv(acme: Tenant, settings: Settings) 
     assert (report["cost"], report["amounts"][0]["amount"]) == (1.5, 1_500_000)
     assert "model,quantity,amount,cost,currency" in runner.invoke(app, ["usage", *options, "--csv"]).output
     assert "use one of them" in runner.invoke(app, ["usage", *options, "--csv", "--json"]).output
+
+
+def test_format_limit__names_the_currency_and_keeps_large_numbers_readable() -> None:
+    money = LimitState(subject=None, per="day", quantity="cost", amount=20.0, total=0.0035575)
+    size = LimitState(subject=None, per="month", quantity="bytes", amount=1_000_000_000, total=70_902.0)
+    assert format_limit(money, "EUR") == "0.0036 of 20 EUR a day"
+    assert format_limit(size, "EUR") == "70,902 of 1,000,000,000 bytes a month"
