@@ -19,6 +19,8 @@ pages = APIRouter(route_class=PageRoute, include_in_schema=False)
 
 Name = Annotated[str, Path(max_length=80, description="Name of the subscriber.")]
 Sequence = Annotated[int, Path(ge=1, le=2**63 - 1)]
+_SHOWN = 50
+"""Dead letters of a subscriber on the page."""
 
 
 class _Body(BaseModel):
@@ -172,7 +174,7 @@ async def redeliver_on_page(name: Name, sequence: Sequence, caller: ConsoleOpera
 
 def _list_rows(store: SubscriberStore) -> list[tuple[Subscriber, list[DeadLetter]]]:
     return [
-        (subscriber, store.list_dead_letters(subscriber.name) if subscriber.dead_letters else [])
+        (subscriber, store.list_dead_letters(subscriber.name, _SHOWN) if subscriber.dead_letters else [])
         for subscriber in store.infos()
     ]
 

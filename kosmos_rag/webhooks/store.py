@@ -135,10 +135,14 @@ class SubscriberStore:
             subscriber_id, version = _require_row(connection.execute(query, values).fetchone())
             return derive_secret(require_signing_key(self._settings), self._tenant.id, subscriber_id, version)
 
-    def list_dead_letters(self, name: str) -> list[DeadLetter]:
-        """Return the first thousand events that a subscriber did not accept, the oldest first. Raises NotFound."""
+    def list_dead_letters(self, name: str, limit: int = MAX_DEAD_LETTERS) -> list[DeadLetter]:
+        """Return the events that a subscriber did not accept, the oldest first. Raises NotFound.
+
+        Args:
+            limit: At most so many; a thousand without it.
+        """
         with self._tenant.sessions.write() as connection:
-            values = {"id": self._find(connection, name).id, "redelivered": False, "limit": MAX_DEAD_LETTERS}
+            values = {"id": self._find(connection, name).id, "redelivered": False, "limit": limit}
             with connection.cursor(row_factory=kwargs_row(DeadLetter)) as cursor:
                 query = statement("list_dead_letters")
                 return cursor.execute(query, {"tenant_id": self._tenant.id, **values}).fetchall()

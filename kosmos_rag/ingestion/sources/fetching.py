@@ -326,6 +326,8 @@ def check_url(url: str) -> str:
         raise ValueError("it must begin with http:// or https:// and name a host")
     if parsed.userinfo:
         raise ValueError("it must not contain a user or password, because it is stored")
+    if parsed.port is not None and not 0 < parsed.port < 2**16:
+        raise ValueError(f"its port is {parsed.port}; a port is 1 to 65535")
     return url
 
 

@@ -36,6 +36,7 @@ Write = Callable[..., None]
         (("cache", "http://127.0.0.1.example.org/"), "is not in webhooks"),
         (("cache", "file:///etc/passwd"), "must begin with http:// or https://"),
         (("cache", "http://user:secret@127.0.0.1/"), "must not contain a user or password"),
+        (("cache", "http://127.0.0.1:65536/"), "its port is 65536; a port is 1 to 65535"),
         (("cache", "http://127.0.0.1/" + "x" * 2000), "use at most 2,000"),
     ],
 )
@@ -237,3 +238,18 @@ def test_page_and_doctor__show_a_dead_letter_and_send_it_again(
     receiver.reply = lambda _: 204
     deliver()
     assert receiver.sequences == [1]
+
+
+def test_page__shows_fifty_dead_letters_of_a_subscriber(
+    served: Running, store: SubscriberStore, receiver: Receiver, write: Write
+) -> None:
+    store.add("cache", receiver.url)
+    write(*(f"{number}.md" for number in range(51)))
+    with visitor(served, "admin") as console:
+        for _ in range(50):
+            store.resume("cache", skip=True)
+        assert "The oldest" not in extract_text(console.get("/webhooks"))
+        store.resume("cache", skip=True)
+        page = console.get("/webhooks")
+    assert page.text.count("Send again") == 50
+    assert "The oldest 50 of 51." in extract_text(page)
