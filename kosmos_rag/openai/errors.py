@@ -59,8 +59,8 @@ def openai_error(problem: Problem, detail: str, extensions: dict[str, Any]) -> d
         extensions: Further members of the problem; the first of `errors` names the parameter.
     """
     faults = extensions.get("errors") or [{}]
-    location = [str(part) for part in faults[0].get("location", ()) if part not in ("body", "query", "path")]
-    param = ".".join(location) or None
+    _, *location = faults[0].get("location") or [None]  # the first part is body, query or path
+    param = ".".join(map(str, location)) or None
     if reason := faults[0].get("message"):
         detail = f"{param or 'the request'}: {reason}"
     kind = "server_error" if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"

@@ -21,6 +21,7 @@ from kosmos_rag.apps.http.toolkit import health
 from kosmos_rag.apps.http.toolkit.body_limits import BodyLimits
 from kosmos_rag.apps.http.toolkit.csrf import SameOriginOnly
 from kosmos_rag.apps.http.toolkit.errors import INVALID, handle_library_error, register_error_formats, respond
+from kosmos_rag.apps.http.toolkit.faults import describe_faults
 from kosmos_rag.apps.http.toolkit.header_limits import HeaderLimits
 from kosmos_rag.apps.http.toolkit.middleware import RequestMiddleware
 from kosmos_rag.apps.http.toolkit.service import Service
@@ -93,7 +94,7 @@ def _build_app(*middleware: Middleware) -> FastAPI:
 async def handle_validation_error(request: Request, error: Exception) -> Response:
     """Respond to an invalid request with a problem that lists each fault."""
     assert isinstance(error, RequestValidationError)
-    errors = [{"location": list(fault["loc"]), "message": fault["msg"]} for fault in error.errors()]
+    errors = describe_faults(error.errors(), error.body)
     return respond(request, INVALID, "values are missing or invalid; `errors` names each", {}, errors=errors)
 
 

@@ -114,10 +114,12 @@ def test_bad_searches__are_refused_by_name(speaking: Speaking, handbook: str) ->
         ("rewrite_query", {"rewrite_query": True}),
         ("ranking_options.ranker", {"ranking_options": {"ranker": "none"}}),
         ("nothing", {"extra_body": {"nothing": 1}}),
+        ("query", {"query": ""}),
+        ("query", {"query": []}),
     ]
     for param, body in bodies:
         with pytest.raises(openai.BadRequestError) as refused:
-            client.vector_stores.search(handbook, query=QUESTION, **body)
+            client.vector_stores.search(handbook, **{"query": QUESTION, **body})
         assert refused.value.param == param
     for filters in (
         eq("a.b", 1),

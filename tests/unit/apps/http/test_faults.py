@@ -1,0 +1,54 @@
+"""Faults of a request are named by places of its body, and not by the types of a model."""
+
+from typing import Annotated, Any, Literal
+
+import pytest
+from pydantic import BaseModel, Field, ValidationError
+
+from kosmos_rag.apps.http.toolkit.faults import describe_faults
+
+
+class Part(BaseModel):
+    type: Literal["text"]
+    text: str
+
+
+class Question(BaseModel, extra="forbid"):
+    text: Annotated[str, Field(min_length=1)] | list[Part]
+    limit: int | float | None = None
+    names: dict[str, bool | str] = {}
+
+
+@pytest.mark.parametrize(
+    ("body", "faults"),
+    [
+        ({}, [(["text"], "Field required")]),
+        ({"text": ""}, [(["text"], "String should have at least 1 character")]),
+        ({"text": 1}, [(["text"], "Input should be a valid string; or Input should be a valid list")]),
+        (
+            {"text": [{"type": "image"}]},
+            [(["text", 0, "type"], "Input should be 'text'"), (["text", 0, "text"], "Field required")],
+        ),
+        ({"text": ["a"]}, [(["text", 0], "Input should be a valid dictionary or instance of Part")]),
+        ({"text": "a", "more": 1}, [(["more"], "Extra inputs are not permitted")]),
+        (
+            {"text": "a", "names": {"b": []}},
+            [(["names", "b"], "Input should be a valid boolean; or Input should be a valid string")],
+        ),
+        ([], [([], "Input should be a valid dictionary or instance of Question")]),
+    ],
+)  # fmt: skip
+def test_faults__are_named_by_the_places_of_the_body(body: Any, faults: list[tuple[list[Any], str]]) -> None:
+    with pytest.raises(ValidationError) as refused:
+        Question.model_validate(body)
+    reported = [{**fault, "loc": ("body", *fault["loc"])} for fault in refused.value.errors()]
+    described = [(fault["location"], fault["message"]) for fault in describe_faults(reported, body)]
+    assert described == [(["body", *location], message) for location, message in faults]
+
+
+def test_faults__outside_of_a_body_keep_their_place() -> None:
+    faults = [
+        {"loc": ("query", "state", 0), "msg": "unknown", "type": "enum"},
+        {"loc": ("body", 7), "msg": "JSON decode error", "type": "json_invalid"},
+    ]
+    assert [fault["location"] for fault in describe_faults(faults, "{")] == [["query", "state", 0], ["body", 7]]
