@@ -45,12 +45,19 @@ class LimitState:
 
 
 def format_limit(limit: LimitState, currency: str) -> str:
-    """Return a limit as text: `3 of 10 questions a day`, `0.5 of 20 EUR a month`."""
+    """Return what is used of a limit: `0.5 of 20 EUR a month`."""
     return f"{format_amount(limit.total)} of {format_rule(limit.quantity, limit.amount, limit.per, currency)}"
 
 
 def format_rule(quantity: str, amount: float, per: str, currency: str) -> str:
-    """Return what may be used as text: `10 questions a day`."""
+    """Return what may be used as text: `10 questions a day`.
+
+    Args:
+        quantity: Name of the limit.
+        amount: How much may be used.
+        per: Its period.
+        currency: That of the prices.
+    """
     return f"{format_amount(amount)} {currency if quantity == 'cost' else quantity} a {per}"
 
 

@@ -21,7 +21,7 @@ LEVELS = (usage.Quantity.STORED_CHUNKS, usage.Quantity.STORED_BYTES)
 """Quantities of which a time has the last amount, and not the sum."""
 _HOUR = timedelta(hours=1)
 _JOINED_WITHIN = timedelta(days=7)
-"""Age of hours that are looked at again: rows of a retention of a year would be read every few minutes."""
+"""Age of hours that are read again: a retention of a year would be read every few minutes."""
 _MAX_ROWS = 100_000
 """Rows of a report: 50 MB in memory."""
 

@@ -179,12 +179,12 @@ def _find_unsupported_spans(answer: Answer, markers: Iterable[str]) -> list[Span
 
 
 def _strip_heading(text: str, span: Span) -> Span:
-    """Return a span without a leading heading: it states nothing."""
+    """Return a span without a leading heading, unless it is all that there is."""
     start, end = span
     if not text.startswith("#", text.rfind("\n", 0, start) + 1):
         return span
     line_end = text.find("\n", start, end)
-    return (end if line_end < 0 else line_end, end)
+    return span if line_end < 0 else (line_end, end)
 
 
 def _format_for_copying(text: str, sources: Sequence[EvidenceSource]) -> str:

@@ -65,6 +65,7 @@ PAGES = (
     "/evaluations/questions",
     "/monitor",
     "/usage",
+    "/webhooks",
     "/health",
 )
 
@@ -163,7 +164,7 @@ def _turns(page: "Page") -> list[tuple[str, str]]:
 def test_answer__streams_as_text_with_links_and_leads_to_its_sources(browser: "Browser", served: Running) -> None:
     with opened(browser, served, permissions=["clipboard-read", "clipboard-write"]) as page:
         _ask(page)
-        assert page.locator(".answer .text :is(h3, h4)").inner_text() == "Leave"
+        assert page.locator(".answer .text :is(h3, h4) mark.unsupported").inner_text() == "Leave"
         assert page.inner_text(".answer .text strong") == SENTENCE[:-1]
         assert page.locator(".answer .text").get_by_text("**").count() == 0
         assert "script>alert(1)" in page.inner_text(".answer .text")
@@ -403,6 +404,8 @@ def test_pages__break_no_rule_of_axe_and_do_not_scroll_sideways(
     browser: "Browser", served: Running, scheme: str, size: dict[str, int]
 ) -> None:
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python").Axe()
+    long_name = served.service.engine.sync_engine.tenant("acme", collection=f"vs_{'0' * 32}")
+    long_name.ingest(SourceDocument(source="sea.md", data=b"# Sea\n\nThe sea is wide.\n"))
     # axe is put into the page by the test, which its policy would not let a page do.
     with opened(browser, served, viewport=size, color_scheme=scheme, bypass_csp=True) as page:
 
