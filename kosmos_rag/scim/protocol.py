@@ -173,12 +173,16 @@ def describe_error(error: SCIMException | ValidationError) -> tuple[int, dict[st
     return int(message.status or HTTPStatus.BAD_REQUEST), message.model_dump(mode="json")
 
 
-def build_config() -> ServiceProviderConfig:
-    """Return what the interface supports."""
+def build_config(max_page: int) -> ServiceProviderConfig:
+    """Return what the interface supports.
+
+    Args:
+        max_page: Most resources of a page.
+    """
     return ServiceProviderConfig(
         patch=Patch(supported=True),
         bulk=Bulk(supported=False, max_operations=0, max_payload_size=0),
-        filter=Filter(supported=True, max_results=1000),
+        filter=Filter(supported=True, max_results=max_page),
         change_password=ChangePassword(supported=False),
         sort=Sort(supported=False),
         etag=ETag(supported=True),

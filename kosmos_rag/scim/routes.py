@@ -133,7 +133,8 @@ def _answer_definition(definitions: Mapping[str, Any], name: str) -> Response:
 async def service_provider_config(request: Request, caller: Administrator) -> Response:
     """Show what the interface supports."""
     _open(caller, request)
-    return JSONResponse(dump(build_config(), Context.RESOURCE_QUERY_RESPONSE), media_type=MEDIA_TYPE)
+    config = build_config(caller.service.settings.section(ScimSettings).max_page)
+    return JSONResponse(dump(config, Context.RESOURCE_QUERY_RESPONSE), media_type=MEDIA_TYPE)
 
 
 @router.get("/ResourceTypes")

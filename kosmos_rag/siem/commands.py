@@ -22,6 +22,8 @@ TargetOption = Annotated[
         help="A file, tcp://HOST:PORT or tls://HOST:PORT (syslog), or http://HOST:4318/v1/logs.",
     ),
 ]
+_OF_REQUESTS = b'"level": "INFO"'
+"""What lines of the level have that a service logs requests and sign-ins with."""
 
 
 @app.command("export")
@@ -54,10 +56,14 @@ def convert_log(to: TargetOption) -> None:
     from kosmos_rag.siem.targets import open_target
 
     with _ignore_stops(), EventStream(open_target(to, keep_open=True)) as stream:
+        has_requests = False
         for line in sys.stdin.buffer:
+            has_requests = has_requests or _OF_REQUESTS in line
             stream.add(list(convert_log_line(line)))
         report = stream.close()
     console().print(f"{report.exported} events sent, {report.refused} refused, {report.dropped} dropped")
+    if not has_requests:
+        console().print("the log has no requests: set observability.log_format: json and observability.log_level: INFO")
     if report.dropped:
         raise typer.Exit(1)
 

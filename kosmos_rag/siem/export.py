@@ -46,18 +46,19 @@ def export_audit(tenant: Tenant, target: EventTarget, state: Path) -> ExportRepo
 
     Raises:
         ExportError: The target does not take the events.
-        RequestError: Another export uses the file, or it is not one of an export.
+        RequestError: Another export uses the file, it is not one of an export, or cannot be written.
         ConfigError: `database.worker_url` is not set.
         DatabaseError: The log cannot be read.
     """
-    with _lock(state):
-        try:
+    try:
+        with _lock(state):
             return _send_new(tenant, target, state)
-        except ExportError as error:
-            raise ExportError(
-                f"{error}; run the command again when the target works: it continues after the last events that were "
-                "taken"
-            ) from error
+    except ExportError as error:
+        raise ExportError(
+            f"{error}; run the command again when the target works: it continues after the last events that were taken"
+        ) from error
+    except OSError as error:
+        raise RequestError(f"{state} cannot be used: {error.strerror}; name another file with --state") from error
 
 
 def _send_new(tenant: Tenant, target: EventTarget, state: Path) -> ExportReport:

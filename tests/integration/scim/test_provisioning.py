@@ -507,6 +507,7 @@ def _rename(user: EnterpriseAccount, name: str) -> EnterpriseAccount:
 def test_discovery__describes_the_interface(client: httpx.Client) -> None:
     config = client.get("/scim/v2/ServiceProviderConfig").json()
     assert (config["patch"]["supported"], config["bulk"]["supported"]) == (True, False)
+    assert config["filter"]["maxResults"] == 200  # scim.max_page
     assert {entry["name"] for entry in client.get("/scim/v2/ResourceTypes").json()["Resources"]} == {"User", "Group"}
     schemas = {entry["id"] for entry in client.get("/scim/v2/Schemas").json()["Resources"]}
     assert schemas == {USER, ENTERPRISE, GROUP}

@@ -108,3 +108,11 @@ def test_state__of_something_else_is_refused(settings: Settings, tenant_name: st
         pytest.raises(RequestError, match="is not the state of an export"),
     ):
         export_audit(engine.tenant(tenant_name), BreakingTarget(), state)
+
+
+def test_state__that_cannot_be_written_is_named(settings: Settings, tenant_name: str, tmp_path: Path) -> None:
+    with (
+        opened(settings, AUDITED) as engine,
+        pytest.raises(RequestError, match="cannot be used: No such file or directory; name another file"),
+    ):
+        export_audit(engine.tenant(tenant_name), BreakingTarget(), tmp_path / "absent" / "state.json")

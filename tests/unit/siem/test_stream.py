@@ -92,13 +92,22 @@ def test_stream__ends_though_the_target_never_works() -> None:
 
 
 def test_convert_log__sends_the_events_of_a_log_with_other_lines_in_it(tmp_path: Path) -> None:
-    entry = {"time": "2026-11-27 08:30:00,123", "action": "sign_in", "subject": "ada", "scopes": "ask"}
+    entry = {"time": "2026-11-27 08:30:00,123", "level": "INFO", "action": "sign_in", "subject": "ada", "scopes": "ask"}
     log = b"starting\n\xff\xfe\n[]\n" + json.dumps(entry).encode() + b"\n"
     target = tmp_path / "security.jsonl"
     result = CliRunner().invoke(app, ["siem", "convert-log", "--to", str(target)], input=log)
     assert result.exit_code == 0, result.output
     assert "2 events sent, 0 refused, 0 dropped" in result.output
+    assert "no requests" not in result.output
     assert [json.loads(line)["class_uid"] for line in target.read_text().splitlines()] == [3002, 3003]
+
+
+def test_convert_log__says_what_a_log_without_requests_needs(tmp_path: Path) -> None:
+    line = json.dumps({"time": "2026-11-27 08:30:00,123", "level": "WARNING", "action": "slow_retrieval"}).encode()
+    result = CliRunner().invoke(app, ["siem", "convert-log", "--to", str(tmp_path / "a")], input=line)
+    assert "the log has no requests: set observability.log_format: json and observability.log_level: INFO" in (
+        " ".join(result.output.split())
+    )
 
 
 def test_convert_log__reads_all_lines_though_no_syslog_server_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
