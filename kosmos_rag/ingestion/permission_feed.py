@@ -216,10 +216,14 @@ def _fault(key: str, value: Any, expected: str) -> SourceError:
 
 
 def _read_documents(prefix: str, readers: Iterable[tuple[str, frozenset[str]]]) -> Permissions:
-    collected = _Collected(prefix=prefix)
+    """Return who may read each document; of two with one name, as Google Drive may have, who may read both."""
+    acls: dict[str, frozenset[str]] = {}
     for name, principals in readers:
-        collected.add_document(name, (), principals)
-    return collected.build()
+        acls[prefix + name] = principals & acls.get(prefix + name, principals)
+    return Permissions(
+        containers={},
+        documents={name: DocumentGrant(containers=frozenset(), principals=acl) for name, acl in acls.items()},
+    )
 
 
 def _read_pages(pages: Iterable[confluence_permissions.PageReaders]) -> Permissions:

@@ -21,7 +21,7 @@ from kosmos_rag.ingestion.sources.git_repository import (
     web_address,
 )
 from kosmos_rag.ingestion.sources.gitignore import Patterns
-from kosmos_rag.ingestion.sources.listing import Entry, Listing
+from kosmos_rag.ingestion.sources.listing import Entry, Listing, drop_duplicates
 from kosmos_rag.ingestion.sources.spec import DocumentOptions, Name
 
 _DEEPEST_SUBMODULE = 3
@@ -75,21 +75,23 @@ class GitSource:
 
     def listing(self) -> Listing:
         """Start a listing, in the order of git's tree."""
-        return Listing(self._prefix, self._entries(), self._covers, prefix=self._prefix)
+        return Listing(self._prefix, drop_duplicates(self._entries()), self._covers, prefix=self._prefix)
 
     def load(self, entry: Entry) -> SourceDocument:
         """Read the file of an entry. Raises SourceError."""
         locator = entry.locator
         repository = self._repository(locator["url"])
         file = TreeFile(path=unquote_to_bytes(locator["path"]), object_id=locator["blob"], size=locator["size"])
-        if not repository.has(file.object_id):
-            repository.update(locator["ref"], expected=file.object_id)
+        commit = locator["commit"]
+        if not repository.has(commit):  # this clone is older than the listing, or history was rewritten since
+            newest = repository.update(locator["ref"], expected=commit)
+            commit = commit if repository.has(commit) else newest
             if not repository.has(file.object_id):
                 raise SourceError(GONE, f"{entry.source} was removed after it was listed")
         content = repository.read(file, entry.source, self._settings)
         if isinstance(content, bytes) and is_lfs_pointer(content):
             content = self._read_large(repository, content, entry.source)
-        change = repository.find_change(locator["commit"], file.path)
+        change = repository.find_change(commit, file.path)
         document = self._spec.document(entry.source, b"", metadata=self._metadata(locator["url"], file, change))
         return attach_content(document, content)
 

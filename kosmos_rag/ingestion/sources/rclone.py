@@ -13,7 +13,7 @@ from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.parts import may_have_parts
 from kosmos_rag.ingestion.sources.files import attach_content, read_content, too_large_error
 from kosmos_rag.ingestion.sources.gitignore import Patterns
-from kosmos_rag.ingestion.sources.listing import Entry, Listing
+from kosmos_rag.ingestion.sources.listing import Entry, Listing, drop_duplicates
 from kosmos_rag.ingestion.sources.programs import (
     Program,
     ProgramFailed,
@@ -65,7 +65,7 @@ class RcloneSource:
 
     def listing(self) -> Listing:
         """Start a listing, in the order of rclone."""
-        return Listing(self._prefix, self._entries(), self._covers, prefix=self._prefix)
+        return Listing(self._prefix, drop_duplicates(self._entries()), self._covers, prefix=self._prefix)
 
     def load(self, entry: Entry) -> SourceDocument:
         """Read the file of an entry. Raises SourceError."""

@@ -201,6 +201,18 @@ def test_load__in_a_process_with_another_clone(
     assert _open(opened, work).load(entry).data.startswith(b"# Leave")
 
 
+def test_load__of_a_renamed_file_in_a_process_with_an_older_clone(
+    work: Work, opened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(_names(_open(opened, work))) == 2
+    work.git("mv", "docs/leave.md", "docs/holiday.md")
+    commit = work.commit({})
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
+    [entry] = [entry for entry in _open(opened, work).listing() if entry.source.endswith("holiday.md")]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert _open(opened, work).load(entry).metadata["commit"] == commit
+
+
 def test_load__of_a_file_that_history_no_longer_has(
     work: Work, opened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -197,9 +197,9 @@ def recorded_rclone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "bin"
     folder.mkdir()
     program = folder / "rclone"
-    program.write_text(
-        f'#!/bin/sh\ncase "$*" in *version*) echo "rclone v1.68.2";; *lsjson*) cat {tmp_path}/listing;; esac\n'
-    )
+    features = '{"Hashes": [], "Features": {}}'
+    cases = f"*version*) echo rclone v1.68.2;; *features*) echo '{features}';; *lsjson*) cat {tmp_path}/listing;;"
+    program.write_text(f'#!/bin/sh\ncase "$*" in {cases} esac\n')
     program.chmod(program.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     return tmp_path / "listing"
@@ -225,6 +225,16 @@ def test_feed__has_the_readers_of_each_file(recorded_rclone: Path) -> None:
         "rclone://kb/hr/b.md": (),
         "rclone://kb/hr/c.md": (),
     }
+
+
+def test_feed__of_two_files_with_one_name_has_the_readers_of_both(recorded_rclone: Path, opened: Any) -> None:
+    ann, ben = ({"type": "user", "emailAddress": f"{name}@example.org", "role": "reader"} for name in ("ann", "ben"))
+    _record(recorded_rclone, ("a.md", [ann, ben]), ("a.md", [ben]), ("b.md", [ann]), ("b.md", []))
+    feed = read_feed(validate_feed({"kind": "rclone", "name": "kb", "remote": "drive:"}), IngestionSettings())
+    assert feed.resolve() == {"rclone://kb/a.md": ("user:ben@example.org",), "rclone://kb/b.md": ()}
+    listing = _open(opened).listing()
+    assert [entry.source for entry in listing] == ["rclone://kb/a.md", "rclone://kb/b.md"]
+    assert [failure.code for failure in listing.failures] == ["duplicate", "duplicate"]
 
 
 def test_feed__of_a_backend_without_permissions_is_refused(recorded_rclone: Path) -> None:
