@@ -1,5 +1,6 @@
 """The pages of a web site, from its first page and its sitemaps, as a source."""
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -38,7 +39,10 @@ class SiteSource:
         require_extra("site", "a source of kind site", "protego")
         self._spec = spec
         self._scope = SiteScope(spec)
-        self._fetcher = Fetcher(settings.urls, max_bytes=settings.max_file_bytes, headers=_read_headers(spec))
+        headers = _read_headers(spec)
+        self._fetcher = Fetcher(settings.urls, max_bytes=settings.max_file_bytes, headers=headers)
+        # Of other patterns or headers a pass has other pages, which it would miss.
+        self._identity = f"{spec.model_dump_json()}{json.dumps(headers)}"
         self._sleep = sleep
 
     def listing(self) -> Listing:
@@ -50,7 +54,7 @@ class SiteSource:
         return self._spec.document(entry.source, self._fetcher.fetch(entry.locator["url"]))
 
     def _entries(self) -> Iterator[Entry | IngestFailure]:
-        with closing(SiteState(cache_folder("sites"), self._scope.first)) as state:
+        with closing(SiteState(cache_folder("sites"), self._identity)) as state:
             yield from Crawl(self._spec, self._scope, self._fetcher, state, self._sleep).run()
 
 

@@ -15,6 +15,8 @@ CREATE TABLE IF NOT EXISTS page (
 )
 """
 _UPSERT = "INSERT OR REPLACE INTO page VALUES (:url, :name, :etag, :modified, :digest, :links, :missed, :pass)"
+_LOCKED_S = 60.0
+"""Seconds that another pass may take to write a page."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,7 +35,7 @@ class StoredPage:
 
 
 class SiteState:
-    """The pages of a site. One pass uses it at a time.
+    """The pages of a site. Passes of several collections may use it at once.
 
     The state belongs to a cache: where it is missing, the next pass fetches all pages and forgives missing ones again.
     """
@@ -46,7 +48,9 @@ class SiteState:
         """
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{blake2b(identity.encode(), digest_size=16).hexdigest()}.sqlite"
-        self._connection = sqlite3.connect(path, check_same_thread=False)
+        # Each page is kept at once: a transaction of the whole pass would hold up other passes.
+        self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=_LOCKED_S)
+        self._connection.execute("PRAGMA synchronous = OFF")
         self._connection.execute(_SCHEMA)
         (last,) = self._connection.execute("SELECT coalesce(max(pass), 0) FROM page").fetchone()
         self._pass = last + 1
@@ -81,8 +85,7 @@ class SiteState:
         self._connection.execute("DELETE FROM page WHERE url = ?", (url,))
 
     def close(self) -> None:
-        """Keep what was stored, and close the file."""
-        self._connection.commit()
+        """Close the file."""
         self._connection.close()
 
 

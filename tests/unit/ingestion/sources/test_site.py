@@ -105,6 +105,22 @@ def test_page_that_is_gone__is_removed_after_two_passes(site: Site) -> None:
     assert listing.complete
 
 
+def test_page_that_is_gone__is_not_missed_by_passes_with_other_patterns(site: Site) -> None:
+    site.run()
+    for _ in range(2):
+        assert "/guide/a" not in site.run(exclude=["guide/a"])[0]
+    site.remove("/guide/a")
+    assert "/guide/a" in site.run()[0]
+
+
+def test_passes_of_two_collections__read_a_site_at_once(site: Site) -> None:
+    first, second = site.open().listing(), site.open().listing()
+    names = [[entry.source for entry in pair] for pair in zip(first, second, strict=True)]
+    assert len(names) == 3
+    assert first.complete
+    assert second.complete
+
+
 def test_page_that_returns__is_kept(site: Site) -> None:
     site.run()
     site.remove("/guide/a")
