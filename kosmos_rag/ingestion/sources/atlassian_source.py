@@ -2,7 +2,8 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -24,7 +25,7 @@ OVERLAP_S = 900
 MAX_CONFIRMATIONS = 1000
 """Missing documents that one pass asks the server for; the next pass continues."""
 Items = dict[str, dict[str, Any]]
-"""What the passes have found by id, as JSON."""
+"""What the passes have found by id, as JSON. Each has the key of its `space` or `project`."""
 
 
 class AtlassianSpec(NamedReaders, AtlassianAccess):
@@ -35,7 +36,7 @@ class AtlassianSpec(NamedReaders, AtlassianAccess):
     comments: Switch = True
     """Add the comments of a page or an issue to its document."""
     full_every_s: Annotated[int, Field(strict=True, ge=0)] = 3600
-    """Seconds after which a pass lists everything: only then deleted pages or issues are missed."""
+    """Seconds after which a pass lists everything."""
 
 
 Site = TypeVar("Site", bound=AtlassianSite)
@@ -45,7 +46,8 @@ Spec = TypeVar("Spec", bound=AtlassianSpec)
 class AtlassianSource(ABC, Generic[Site, Spec]):
     """Documents of one site with their attachments.
 
-    Most passes ask for what has changed since the last one, and one an hour for everything.
+    Most passes ask for what has changed since the last one, and one an hour for everything. A space or project whose
+    number of results does not fit is listed at once.
     """
 
     container: str
@@ -98,15 +100,34 @@ class AtlassianSource(ABC, Generic[Site, Spec]):
             compared = cached.get("compared", 0.0)
             elapsed = began - cached.get("listed", 0.0)
             is_recent = elapsed >= 0 and 0 <= began - compared < self._spec.full_every_s
-            is_full = cached.get("containers") != containers or not is_recent
+            is_full = cached.get("containers") != containers or "unlisted" not in cached or not is_recent
             items: Items = {} if is_full else cached["items"]
-            minutes = None if is_full else int(elapsed + OVERLAP_S) // 60 + 1
-            for key in containers:
-                for answer in self._search(key, minutes):
-                    self._update(items, answer, containers)
+            if not is_full:
+                self._search_all(items, containers, int(elapsed + OVERLAP_S) // 60 + 1, containers)
+            # No search finds what was deleted or moved away. Counted first: what is deleted later is missed next time.
+            counts = {key: self._count(key) for key in containers}
+            unlisted = self._count_unlisted(counts, items)
+            stale = {key for key in containers if is_full or unlisted[key] != cached["unlisted"].get(key)}
+            items = {identifier: item for identifier, item in items.items() if item[self.container] not in stale}
+            self._search_all(items, stale, None, containers)
+            unlisted = {**unlisted, **self._count_unlisted({key: counts[key] for key in stale}, items)}
             yield from self._list_entries(items)
         compared = began if is_full else compared
-        self._cache.write({"listed": began, "compared": compared, "containers": containers, "items": items})
+        self._cache.write(
+            {"listed": began, "compared": compared, "containers": containers, "items": items, "unlisted": unlisted}
+        )
+
+    def _search_all(
+        self, items: Items, keys: Iterable[str], minutes: int | None, containers: Mapping[str, str]
+    ) -> None:
+        for key in keys:
+            for answer in self._search(key, minutes):
+                self._update(items, answer, containers)
+
+    def _count_unlisted(self, counts: Mapping[str, int | None], items: Items) -> dict[str, int | None]:
+        """Return how many documents, comments and files the site counts that no pass has found."""
+        listed = Counter(item[self.container] for item in items.values())
+        return {key: None if count is None else count - listed[key] for key, count in counts.items()}
 
     def _build_attachment(
         self, name: str, size: int, etag: Sequence[object], locator: Mapping[str, Any]
@@ -141,6 +162,13 @@ class AtlassianSource(ABC, Generic[Site, Spec]):
             container: Its key.
             minutes: How many minutes back changes are asked for; None for everything. A date would be read in the
                 time zone of the account.
+        """
+
+    @abstractmethod
+    def _count(self, container: str) -> int | None:
+        """Return how many results a search for everything in a space or project has. Raises SourceError.
+
+        The result is None where the site does not say it exactly.
         """
 
     @abstractmethod

@@ -23,7 +23,7 @@ from kosmos_rag.ingestion.sources.listing import Entry
 from kosmos_rag.ingestion.sources.spec import ConfluenceAccess, ConfluencePermissions
 from kosmos_rag.parsing import media_types
 
-_TYPES = "page, blogpost, comment, attachment"
+_EVERYTHING = 'space = "{}" and type in (page, blogpost, comment, attachment)'
 _ID = re.compile(r"(?:att)?[0-9]{1,20}")
 
 
@@ -50,10 +50,12 @@ class ConfluenceSource(AtlassianSource[Confluence, ConfluenceSpec]):
         return self._site.list_spaces()
 
     def _search(self, container: str, minutes: int | None) -> Iterator[Mapping[str, Any]]:
-        query = f'space = "{container}" and type in ({_TYPES})'
-        if minutes is not None:
-            query += f' and lastmodified >= now("-{minutes}m")'
-        return self._site.search(query, "version,space,container")
+        since = "" if minutes is None else f' and lastmodified >= now("-{minutes}m")'
+        return self._site.search(_EVERYTHING.format(container) + since, "version,space,container")
+
+    def _count(self, container: str) -> int | None:
+        answer = self._client.get("rest/api/search", cql=_EVERYTHING.format(container), limit=1)
+        return answer.get("totalSize")
 
     def _update(self, items: Items, answer: Mapping[str, Any], containers: Mapping[str, str]) -> None:
         identifier = str(answer["id"])

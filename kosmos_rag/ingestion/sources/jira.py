@@ -49,6 +49,13 @@ class JiraSource(AtlassianSource[Jira, JiraSpec]):
         since = "" if minutes is None else f' and updated >= "-{minutes}m"'
         return self._site.search(f'project = "{container}"{since} order by key', _LISTED_FIELDS)
 
+    def _count(self, container: str) -> int | None:
+        if self._site.is_cloud:
+            return None  # it estimates
+        query = f'project = "{container}" order by key'
+        answer = self._client.get("rest/api/2/search", jql=query, fields="project", maxResults=0)
+        return int(answer["total"])
+
     def _update(
         self,
         items: Items,
@@ -59,7 +66,9 @@ class JiraSource(AtlassianSource[Jira, JiraSpec]):
             {"id": str(file["id"]), "filename": file["filename"], "size": file["size"]}
             for file in answer["fields"].get("attachment") or ()
         ]
-        items[str(answer["id"])] = {"updated": answer["fields"]["updated"], "files": files}
+        fields = answer["fields"]
+        project = fields["project"]["key"]
+        items[str(answer["id"])] = {"updated": fields["updated"], "project": project, "files": files}
 
     def _list_entries(self, items: Items) -> Iterator[Entry | IngestFailure]:
         for identifier, item in items.items():

@@ -57,6 +57,8 @@ class ConfluenceSite(Site):
     invisible: set[str] = field(default_factory=set)
     """Content that the account may not see."""
 
+    others: int = 0
+    """Results that its search counts, and does not show."""
     hidden_subjects: set[str] = field(default_factory=set)
     """Users and groups of restrictions that the account may not see."""
     counts_subjects: bool = True
@@ -67,6 +69,7 @@ class ConfluenceSite(Site):
         common = {
             "rest/api/user/current": "get_account",
             "rest/api/content/search": "search",
+            "rest/api/search": "count",
             "rest/api/content/([^/]+)/restriction/byOperation/read": "get_restriction",
             "download/attachments/([^/]+)/([^/]+)": "download",
         }
@@ -127,16 +130,25 @@ class ConfluenceSite(Site):
         raise NotFound
 
     def search(self, *, parameters: Parameters) -> Any:
+        expand = parameters["expand"][0].split(",")
+        results = [self.describe(content, expand) for content in self.find_content(parameters)]
+        return self.page(results, parameters, "/rest/api/content/search")
+
+    def count(self, *, parameters: Parameters) -> Any:
+        found = self.find_content(parameters)
+        results = [{"title": content.title, "entityType": "content"} for content in found]
+        return {**self.page(results, parameters, "/rest/api/search"), "totalSize": len(results) + self.others}
+
+    def find_content(self, parameters: Parameters) -> list[Content]:
         match = _CQL.fullmatch(parameters["cql"][0])
         if match is None:
             raise Refused(400)
-        results = [
-            self.describe(content, parameters["expand"][0].split(","))
+        return [
+            content
             for content in sorted(self.content.values(), key=lambda content: int(content.id.removeprefix("att")))
             if content.status == "current" and content.type != "folder" and content.id not in self.unindexed
             and content.id not in self.invisible and content.space in self.spaces and self.matches(content, match)
         ]  # fmt: skip
-        return self.page(results, parameters, "/rest/api/content/search")
 
     def matches(self, content: Content, match: re.Match[str]) -> bool:
         if match["id"]:
