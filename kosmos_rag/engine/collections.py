@@ -121,7 +121,7 @@ class Collections:
             connection.execute(statement("lock_preset"), scope)
             JobWriter(connection, owner).cancel_collection(collection)
             lock_collection(connection, scope)
-            ids = list(load_sources(connection, owner.id, collection).values())
+            ids = [document.id for document in load_sources(connection, owner.id, collection).values()]
             removed = remove_documents(connection, owner.id, ids, collection=collection, events=events)
             connection.execute(statement("delete_preset"), scope)
             connection.execute(statement("delete_vector_store"), scope)

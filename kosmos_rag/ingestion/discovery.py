@@ -162,17 +162,19 @@ class _Files:
                 self.duplicates[name] = IngestFailure(source=name, code="duplicate", message=message)
 
 
-def find_unlisted_sources(listing: Listing, stored: Iterable[str], is_listed: Callable[[str], bool]) -> list[str]:
+def find_unlisted_sources(
+    listing: Listing, stored: Iterable[tuple[str, bool]], is_listed: Callable[[str], bool]
+) -> list[str]:
     """Return the stored sources that a listing covers and lacks.
 
     The parts of a listed file are not among them.
 
     Args:
         listing: The completed listing of a source.
-        stored: Sources of the stored documents.
+        stored: Sources of the stored documents, and whether each is a part of a file.
         is_listed: Whether the listing has a document of a name.
     """
-    files = ((source, strip_part(source)) for source in stored)
+    files = ((source, strip_part(source) if is_part else source) for source, is_part in stored)
     return [source for source, file in files if not is_listed(source) and not is_listed(file) and listing.covers(file)]
 
 

@@ -33,6 +33,7 @@ from kosmos_rag.ingestion.publisher import NO_LEASE, Lease, Publisher
 from kosmos_rag.ingestion.report import OutcomeRecorder, ReportBuilder
 from kosmos_rag.ingestion.run import DocumentEntry, IngestRun
 from kosmos_rag.ingestion.state import (
+    StoredSource,
     find_part_ids,
     load_preset,
     load_sources,
@@ -42,7 +43,7 @@ from kosmos_rag.ingestion.state import (
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.audit.log import AuditContext
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.documents import StoredDocuments
+from kosmos_rag.storage.documents import SOURCE_UPDATED, StoredDocuments
 from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.queue.writing import JobWriter
 from kosmos_rag.storage.tenants import TenantRef
@@ -206,8 +207,8 @@ class IngestPipeline:
         with self._database.worker.transaction(tenant.id, [EVERYONE]) as connection:
             require_preset(collection, job_version, load_preset(connection, tenant.id, collection))
 
-    def list_sources(self, tenant: TenantRef, collection: str) -> dict[str, uuid.UUID]:
-        """Return the document ids of a collection by source, in source order.
+    def list_sources(self, tenant: TenantRef, collection: str) -> dict[str, StoredSource]:
+        """Return the documents of a collection by source, in source order.
 
         Regardless of the acl.
         """
@@ -242,6 +243,8 @@ class IngestPipeline:
             DatabaseError: Nothing is changed.
         """
         ids = [document_id(tenant.id, collection, source) for source in sources if is_text(source)]
+        if SOURCE_UPDATED in changes:
+            raise RequestError(f"{SOURCE_UPDATED} is when a source changed the document; leave it out")
         try:
             check_json(dict(changes))
         except (RecursionError, TypeError, ValueError) as error:
@@ -282,11 +285,12 @@ class IngestPipeline:
             missing: dict[str, uuid.UUID] = {}
             for listing in listings:
                 stored = load_sources(connection, tenant.id, collection, prefix=listing.prefix)
-                sources = find_unlisted_sources(listing, stored, listed.__contains__)
+                names = ((source, document.is_part) for source, document in stored.items())
+                sources = find_unlisted_sources(listing, names, listed.__contains__)
                 if refusal := listing.refusal_to_prune(sources):
                     report.failed.append(refusal)
                 else:
-                    missing |= {source: stored[source] for source in sources}
+                    missing |= {source: stored[source].id for source in sources}
             access = self._get_processor(load_preset(connection, tenant.id, collection)).settings.rag.access
             error_codes = {document_id(tenant.id, collection, source): code for source, code in failed.items()}
             for key, part in find_part_ids(connection, tenant, collection, failed).items():

@@ -106,10 +106,18 @@ def require_preset(collection: str, job_version: str | None, current: Preset | N
     )
 
 
+class StoredSource(NamedTuple):
+    """A stored document, without its name."""
+
+    id: uuid.UUID
+    is_part: bool
+    """Whether it is a part of a large file."""
+
+
 def load_sources(
     connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str, *, prefix: str | None = None
-) -> dict[str, uuid.UUID]:
-    """Read the document ids of a collection by source, in source order.
+) -> dict[str, StoredSource]:
+    """Read the documents of a collection by source, in source order.
 
     In the caller's transaction.
 
@@ -118,7 +126,7 @@ def load_sources(
         prefix: only sources that start with it.
     """
     values = {"tenant_id": tenant_id, "collection": collection, "prefix": prefix}
-    return {source: key for key, source in connection.execute(statement("sources"), values).fetchall()}
+    return {source: StoredSource(*row) for source, *row in connection.execute(statement("sources"), values)}
 
 
 def find_part_ids(

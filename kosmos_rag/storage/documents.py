@@ -21,6 +21,10 @@ def parse_notes(stored: Iterable[Mapping[str, str]]) -> tuple[Note, ...]:
     return tuple(Note(code=note["code"], message=note["message"]) for note in stored)
 
 
+UPDATED, SOURCE_UPDATED = "updated", "source_updated"
+"""Keys of the metadata: when a document changed, and what its source said of that where somebody has changed it."""
+
+
 class StoredDocuments:
     """Etags and metadata of a tenant's stored documents, within a transaction of the tenant."""
 
@@ -86,6 +90,7 @@ class StoredDocuments:
             "document_ids": list(document_ids),
             "changes": Jsonb({key: value for key, value in changes.items() if value is not None}),
             "removed": [key for key, value in changes.items() if value is None],
+            "has_time": UPDATED in changes,
         }
         changed = connection.execute(statement("update_metadata"), {**scope, **values}).fetchall()
         if changed:
@@ -97,7 +102,7 @@ class StoredDocuments:
                 statement("versions_of_documents"), {**scope, "document_ids": changed_ids}
             ).fetchall()
             nothing = RemovedCounts(version_ids=[], counts={})
-            version_ids = [version_id for version_id, _, _ in versions]
+            version_ids = [version_id for version_id, *_ in versions]
             update_statistics(connection, scope, statistics, added, nothing, changed=version_ids)
             entries = [{"document_id": document_id} for document_id in changed_ids]
             events.add(collection, EventType.METADATA_CHANGED, entries)

@@ -215,7 +215,6 @@ def _lock(connection: psycopg.Connection, scope: dict[str, Any], documents: Sequ
     spaces = connection.execute(statement("lock_spaces"), scope)
     live = connection.execute(statement("live_space_id"), scope)
     versions = connection.execute(statement("versions_of_documents"), values)
-    stored_files = connection.execute(statement("file_ids_of_documents"), values)
     permissions = connection.execute(statement("permissions_of_documents"), keys)
     connection.execute(statement("discard_plans"))
     locked = lexical_statistics.read_lock(statistics)
@@ -225,15 +224,15 @@ def _lock(connection: psycopg.Connection, scope: dict[str, Any], documents: Sequ
     space_ids = {space_id for (space_id,) in spaces.fetchall()}
     (live_space_id,) = live.fetchone() or (None,)
     previous = versions.fetchall()
-    _require_own_names(documents, dict(stored_files.fetchall()))
+    _require_own_names(documents, {document_id: file_id for _, document_id, _, file_id in previous})
     feed_acls = {key: tuple(acl) for key, acl in permissions.fetchall()}
-    version_ids = [version_id for version_id, _, _ in previous]
+    version_ids = [version_id for version_id, *_ in previous]
     return _LockedState(
         statistics=locked,
         space_ids=space_ids,
         live_space_id=live_space_id,
         removed=lexical_statistics.count_removed(connection, scope["tenant_id"], version_ids),
-        numbers=Counter({document_id: number for _, document_id, number in previous}),
+        numbers=Counter({document_id: number for _, document_id, number, _ in previous}),
         acls={document.id: _decide_acl(document, feed_acls) for document in documents},
     )
 
@@ -325,7 +324,7 @@ def remove_documents(
     if statistics is None:
         return 0
     versions = connection.execute(statement("versions_of_documents"), scope).fetchall()
-    removed = lexical_statistics.count_removed(connection, tenant_id, [version_id for version_id, _, _ in versions])
+    removed = lexical_statistics.count_removed(connection, tenant_id, [version_id for version_id, *_ in versions])
     lexical_statistics.update_statistics(connection, scope, statistics, {}, removed)
     connection.execute(statement("delete_unsegmented_terms"), {**scope, "version_ids": removed.version_ids})
     deleted = connection.execute(statement("delete_documents"), scope).fetchall()

@@ -218,7 +218,7 @@ SELECT d.id, d.source, d.metadata, d.acl
  WHERE d.tenant_id = %(tenant_id)s AND d.id = ANY (%(document_ids)s)
 
 -- name: sources
-SELECT d.id, d.source
+SELECT d.source, d.id, d.file_id IS NOT NULL
   FROM kosmos.documents d
  WHERE d.tenant_id = %(tenant_id)s AND d.collection = %(collection)s
    AND (%(prefix)s::text IS NULL OR starts_with(d.source, %(prefix)s))
@@ -249,9 +249,13 @@ UPDATE kosmos.documents d
    AND d.source_etag IS DISTINCT FROM u.source_etag
 
 -- name: update_metadata
--- Changes and removes keys; what has them already is left alone.
+-- Changes and removes keys; what has them already is left alone. The time that the source gave stays beside another one:
+-- a permission feed compares it.
 UPDATE kosmos.documents d
-   SET metadata = (d.metadata || %(changes)s) - %(removed)s::text[]
+   SET metadata = (CASE WHEN %(has_time)s THEN jsonb_strip_nulls(
+                                                 jsonb_build_object('source_updated', d.metadata -> 'updated'))
+                        ELSE '{}' END
+                   || d.metadata || %(changes)s) - %(removed)s::text[]
  WHERE d.tenant_id = %(tenant_id)s AND d.collection = %(collection)s AND d.id = ANY (%(document_ids)s::uuid[])
    AND d.metadata <> (d.metadata || %(changes)s) - %(removed)s::text[]
 RETURNING d.id, d.acl
@@ -272,8 +276,9 @@ SELECT c.acl, count(*), sum(c.length)::bigint
  GROUP BY c.acl
 
 -- name: versions_of_documents
-SELECT v.id, v.document_id, v.number
+SELECT v.id, v.document_id, v.number, d.file_id
   FROM kosmos.document_versions v
+  JOIN kosmos.documents d ON d.tenant_id = %(tenant_id)s AND d.tenant_id = v.tenant_id AND d.id = v.document_id
  WHERE v.tenant_id = %(tenant_id)s AND v.document_id = ANY (%(document_ids)s)
 
 -- name: delete_documents

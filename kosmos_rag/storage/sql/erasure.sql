@@ -3,15 +3,10 @@
 SELECT pg_advisory_xact_lock(hashtextextended('kosmos:erasures:' || %(tenant_id)s::uuid::text, 0))
 
 -- name: erase_document_jobs
--- Jobs of documents, waiting, running and finished ones, and those of the parts of a large file. A running job
--- loses its lease with its row.
+-- Jobs of documents, waiting, running and finished ones. A running job loses its lease with its row.
 DELETE FROM kosmos.jobs j
  WHERE j.tenant_id = %(tenant_id)s AND j.kind = 'document'
    AND (coalesce(j.payload #>> '{document,source}', j.payload #>> '{entry,source}') LIKE %(pattern)s
-        OR (coalesce(j.payload #>> '{document,source}', j.payload #>> '{entry,source}')
-              ~* '[^/][.](csv|tsv|tab|jsonl|ndjson)#part-[1-9][0-9]{0,8}$'
-            AND regexp_replace(coalesce(j.payload #>> '{document,source}', j.payload #>> '{entry,source}'),
-                               '#part-[1-9][0-9]{0,8}$', '') LIKE %(pattern)s)
         OR j.payload #>> ARRAY['document', 'metadata', %(key)s] = %(value)s
         OR j.payload #> ARRAY['document', 'metadata', %(key)s] @> to_jsonb(%(value)s::text)
         OR j.key = ANY (%(keys)s::text[]))
@@ -31,8 +26,7 @@ SELECT d.id, d.collection, d.source
   FROM kosmos.documents d
  WHERE d.tenant_id = %(tenant_id)s
    AND (d.source LIKE %(pattern)s
-        OR (d.source ~* '[^/][.](csv|tsv|tab|jsonl|ndjson)#part-[1-9][0-9]{0,8}$'
-            AND regexp_replace(d.source, '#part-[1-9][0-9]{0,8}$', '') LIKE %(pattern)s)
+        OR (d.file_id IS NOT NULL AND regexp_replace(d.source, '#part-[0-9]+$', '') LIKE %(pattern)s)
         OR d.metadata ->> %(key)s = %(value)s
         OR d.metadata -> %(key)s @> to_jsonb(%(value)s::text))
  ORDER BY d.collection, d.source

@@ -22,7 +22,7 @@ from kosmos_rag.ingestion.parts import may_have_parts, number_part, strip_part
 from kosmos_rag.ingestion.pipeline import IngestPipeline
 from kosmos_rag.ingestion.sources.listing import ChangeSource, Entry, Listing
 from kosmos_rag.ingestion.sources.registry import create_source
-from kosmos_rag.ingestion.state import find_part_ids, load_preset, read_stored_files, require_preset
+from kosmos_rag.ingestion.state import StoredSource, find_part_ids, load_preset, read_stored_files, require_preset
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.documents import StoredDocuments
 from kosmos_rag.storage.publish import remove_documents
@@ -149,8 +149,9 @@ class _SyncRun:
         if refusal := listing.refusal_to_prune(missing, may_be_empty=may_be_empty):
             failures.append(refusal)
             missing = []
-        missing += [name for name in stored if not self._is_listed(name) and self._is_former_part(name)]
-        for batch in _batches(stored[name] for name in missing):
+        parts = (name for name, document in stored.items() if document.is_part)
+        missing += [name for name in parts if not self._is_listed(name) and self._is_former_part(name)]
+        for batch in _batches(stored[name].id for name in missing):
             self._remove(run, batch)
         self._finish(run, listing.name, failures)
 
@@ -206,14 +207,14 @@ class _SyncRun:
                 self._enqueue(run, entries, read_at=read_at)
                 restart()
 
-    def _find_missing(self, listing: Listing, stored: Iterable[str]) -> list[str]:
+    def _find_missing(self, listing: Listing, stored: Mapping[str, StoredSource]) -> list[str]:
         """Return the stored sources that a listing lacks, and report progress while the source confirms each."""
         with self._channel.heartbeat(LISTING_SILENCE_S) as restart:
 
-            def restart_at_each() -> Iterator[str]:
-                for source in stored:
+            def restart_at_each() -> Iterator[tuple[str, bool]]:
+                for source, document in stored.items():
                     restart()
-                    yield source
+                    yield source, document.is_part
 
             return find_unlisted_sources(listing, restart_at_each(), self._is_listed)
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from kosmos_rag import Engine, Settings, Tenant
-from kosmos_rag.core.errors import SourceError
+from kosmos_rag.core.errors import RequestError, SourceError
 from kosmos_rag.engine.diagnosis import diagnose
 from kosmos_rag.ingestion.sources import atlassian
 from kosmos_rag.ingestion.sources.atlassian_source import Items
@@ -106,6 +106,32 @@ def test_page__that_is_opened_keeps_its_former_text_from_new_readers(
     hits = engine.tenant("acme", principals=(ANN,)).search("bands").hits
     assert "Nothing about bands." in {hit.text for hit in hits}
     assert_adds_up(engine, scope)
+
+
+def test_page__whose_time_somebody_has_changed_gets_new_readers_of_its_present_text_alone(
+    engine: Engine, scope: Tenant, work: Work, site: ConfluenceSite, access: dict[str, Any], spec: dict[str, Any]
+) -> None:
+    scope.jobs.enqueue(spec)
+    work()
+    for value in ("2020-01-01", None):
+        scope.update_metadata("confluence://kb/11", {"updated": value})
+    with pytest.raises(RequestError, match="leave it out"):
+        scope.update_metadata("confluence://kb/11", {"source_updated": "2026-11-26T10:00:01.000Z"})
+    site.content["11"].groups = set()
+    scope.sync_permissions(access)
+    assert "11" in _sources(engine, ANN)
+    site.content["11"].groups = {"hr"}
+    scope.sync_permissions(access)
+    site.content["11"].groups = set()
+    site.put("11", body="<p>Nothing about bands.</p>")
+    scope.sync_permissions(access)
+    assert "11" not in _sources(engine, ANN)
+    scope.jobs.enqueue(spec)
+    work()
+    reader = engine.tenant("acme", principals=(ANN,))
+    [page] = [document for document in reader.documents() if document.source.endswith("/11")]
+    assert (page.metadata["updated"], "source_updated" in page.metadata) == ("2026-11-26T10:00:01.000Z", False)
+    assert "11" in _sources(engine, ANN)
 
 
 def test_attachment__that_was_stored_without_its_time_gets_new_readers_once_it_is_read_again(
