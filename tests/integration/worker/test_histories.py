@@ -1,13 +1,16 @@
-"""Random histories of sources: nobody reads a text before it is known that they may."""
+"""Random histories of sources: nobody reads a text before it is known that they may, nor one that is gone."""
 
 import json
+import os
 import random
 import re
+import shutil
 import sqlite3
+import warnings
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,19 +19,33 @@ import pytest
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.errors import SourceError
+from kosmos_rag.ingestion.sources.registry import KINDS as SOURCES
 from kosmos_rag.ingestion.sources.registry import create_source
-from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.variants import changed
+from tests.integration.worker.working import Work
 from tests.unit.ingestion.sources.atlassian_site import TOKEN
 from tests.unit.ingestion.sources.confluence_site import ConfluenceSite, Content, Space
+from tests.unit.ingestion.sources.dovecot import PASSWORD, Dovecot
 from tests.unit.ingestion.sources.jira_site import JiraSite
+from tests.unit.ingestion.sources.test_contract import (
+    FolderWorkspace,
+    GitWorkspace,
+    ImapWorkspace,
+    JsonLinesWorkspace,
+    RcloneWorkspace,
+    SiteWorkspace,
+    SqlWorkspace,
+)
+from tests.unit.ingestion.sources.web_server import Server
 
+pytestmark = pytest.mark.emptied_database
 PEOPLE = ("ann", "ben", "cem", "eve")
 GROUPS = ("staff", "hr")
 STEPS = 12
-HISTORIES, MANY_HISTORIES = 25, 200
-"""Of all kinds together."""
-KINDS = ("confluence cloud", "confluence data_center", "jira cloud", "jira data_center", "json_lines", "sql")
+HISTORIES, MANY_HISTORIES = 2, int(os.environ.get("KOSMOS_TEST_HISTORIES", "15"))
+"""Of each kind."""
+KINDS = ("confluence cloud", "confluence data_center", "folder", "git", "imap", "jira cloud", "jira data_center",
+         "json_lines", "rclone", "s3", "site", "sql", "sql with acl_column", "urls")  # fmt: skip
 Conditions = tuple[tuple[frozenset[str], frozenset[str]], ...]
 """Users and groups of each condition."""
 _TOKEN = re.compile(r"token[0-9]+x")
@@ -39,6 +56,8 @@ class World(ABC):
 
     is_live = True
     """Whether the source names readers with a text; otherwise a feed is all that is known."""
+    gone_passes = 1
+    """Passes after which a document that is gone is removed; 0: never."""
 
     def __init__(self, chance: random.Random, folder: Path) -> None:
         self.chance, self.folder = chance, folder
@@ -211,57 +230,132 @@ class JiraWorld(AtlassianWorld):
         return {**access, "full_every_s": self.chance.choice([0, 3600]), "permissions": access}
 
 
+class UrlsWorkspace(SiteWorkspace):
+    """Pages of a list of addresses."""
+
+    kind = "urls"
+
+    def spec(self) -> dict[str, object]:
+        return {"urls": [self.server.url(path) for path in self.server.replies if path != "/"]}
+
+
+class BucketWorkspace(FolderWorkspace):
+    """Objects of a bucket."""
+
+    kind = "s3"
+
+    def __init__(self, folder: Path, settings: IngestionSettings, endpoint: str) -> None:
+        import boto3
+
+        super().__init__(folder, settings)
+        self.endpoint = endpoint
+        self.bucket = boto3.resource("s3", endpoint_url=endpoint).Bucket(f"kb-{folder.name}")
+        self.bucket.create()
+
+    def put(self, name: str, text: str) -> None:
+        self.bucket.put_object(Key=name, Body=text.encode())
+
+    def remove(self, name: str) -> None:
+        self.bucket.Object(name).delete()
+
+    def spec(self) -> dict[str, object]:
+        return {"bucket": self.bucket.name, "endpoint_url": self.endpoint}
+
+
+WORKSPACES: dict[str, tuple[type[FolderWorkspace], str]] = {
+    "folder": (FolderWorkspace, "kb/"),
+    "git": (GitWorkspace, "git://kb/"),
+    "json_lines": (JsonLinesWorkspace, "kb/faq.jsonl#"),
+    "rclone": (RcloneWorkspace, "rclone://kb/"),
+    "sql": (SqlWorkspace, "sql://kb/"),
+}
+"""By kind, with what the names of documents begin with."""
+
+
 class ExportWorld(World):
-    """Documents in a file or a table, and an export of their permissions."""
+    """Documents of any kind, and an export of their permissions."""
 
     is_live = False
 
-    def __init__(self, chance: random.Random, folder: Path, kind: str) -> None:
+    def __init__(self, chance: random.Random, folder: Path, workspace: FolderWorkspace, prefix: str) -> None:
         super().__init__(chance, folder)
-        self.kind = kind
-        self.rows = {str(number): self.write() for number in range(3)}
-        self.readers = {row: self.pick() for row in self.rows}
+        self.workspace, self.prefix = workspace, prefix
+        self.gone_passes = 0 if workspace.kind == "urls" else workspace.gone_passes
+        self.texts: dict[str, str] = {}
+        self.readers: dict[str, set[str]] = {}
+        for _ in range(3):
+            self.create()
         self.save()
 
+    def create(self) -> None:
+        name = f"{self._tokens}.md"
+        self.put(name)
+        self.readers[name] = self.pick()
+
+    def put(self, name: str) -> None:
+        self.texts[name] = f"Subject: report\n\n{self.write()}" if self.workspace.kind == "imap" else self.write()
+        self.workspace.put(name, self.texts[name])
+
     def change(self) -> None:
-        row = self.chance.choice(list(self.rows))
-        action = self.chance.randrange(4)
+        name = self.chance.choice(list(self.texts))
+        action = self.chance.randrange(5)
         if action in (0, 1):
-            self.rows[row] = self.write()
+            self.put(name)
         if action in (1, 2):
-            self.readers[row] = self.pick()
+            self.readers[name] = self.pick()
         if action == 3:
-            row = str(len(self.rows))
-            self.rows[row], self.readers[row] = self.write(), self.pick()
+            self.create()
+        if action == 4 and len(self.texts) > 1:
+            self.workspace.remove(name)
+            del self.texts[name], self.readers[name]
         self.save()
 
     def save(self) -> None:
-        prefix = "kb/docs.jsonl#" if self.kind == "json_lines" else "sql://kb/"
-        lines = (json.dumps({"id": row, "text": text}) for row, text in self.rows.items())
-        (self.folder / "docs.jsonl").write_text("\n".join(lines) + "\n")
-        feed = (
-            json.dumps({"document": prefix + row, "principals": [f"user:{name}" for name in sorted(self.readers[row])]})
-            for row in self.rows
+        """Export the permissions."""
+        rows = (
+            {"document": self.name(name), "principals": [f"user:{person}" for person in sorted(readers)]}
+            for name, readers in self.readers.items()
         )
-        (self.folder / "feed.jsonl").write_text("\n".join(feed) + "\n")
-        with closing(sqlite3.connect(self.folder / "kb.sqlite")) as connection, connection:
-            connection.execute("CREATE TABLE IF NOT EXISTS article (id TEXT PRIMARY KEY, text TEXT)")
-            connection.executemany("INSERT OR REPLACE INTO article VALUES (?, ?)", self.rows.items())
+        (self.folder / "feed.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+
+    def name(self, name: str) -> str:
+        """Return the name of a document."""
+        if isinstance(self.workspace, ImapWorkspace):
+            return f"{self.prefix}{self.workspace.uids[name].decode()}.eml"
+        return f"{self.prefix}{name}"
 
     def find_conditions(self, name: str) -> Conditions:
         return ((frozenset(self.list_texts()[name][1]), frozenset()),)
 
     def list_texts(self) -> Mapping[str, tuple[str, set[str]]]:
-        prefix = "kb/docs.jsonl#" if self.kind == "json_lines" else "sql://kb/"
-        return {prefix + row: (text, self.readers[row]) for row, text in self.rows.items()}
+        return {self.name(name): (text, self.readers[name]) for name, text in self.texts.items()}
 
     def spec(self) -> dict[str, Any]:
         feed = {"kind": "json_lines", "name": "feed", "path": str(self.folder / "feed.jsonl")}
-        if self.kind == "json_lines":
-            source = {"kind": "json_lines", "path": str(self.folder / "docs.jsonl"), "root": "kb"}
-        else:
-            source = {"kind": "sql", "name": "kb", "url_env": "KB_URL", "query": "SELECT * FROM article"}
-        return {**source, "permissions": feed}
+        spec = {name: value for name, value in self.workspace.spec().items() if name != "acl"}
+        return {"kind": self.workspace.kind, **spec, **self.own_options, "permissions": feed}
+
+    @property
+    def own_options(self) -> dict[str, Any]:
+        """Make the spec another one than in other histories: a worker keeps a source open."""
+        return {"metadata": {"history": self.folder.name}}
+
+
+class RowWorld(ExportWorld):
+    """Rows that have their readers."""
+
+    is_live = True
+
+    def save(self) -> None:
+        rows = [(name, json.dumps([f"user:{person}" for person in sorted(who)])) for name, who in self.readers.items()]
+        with closing(sqlite3.connect(self.workspace.path / "kb.sqlite")) as connection, connection:
+            connection.execute("CREATE TABLE IF NOT EXISTS reader (id TEXT PRIMARY KEY, readers TEXT)")
+            connection.executemany("INSERT OR REPLACE INTO reader VALUES (?, ?)", rows)
+
+    def spec(self) -> dict[str, Any]:
+        query = "SELECT * FROM article JOIN reader USING (id)"
+        columns = {"query": query, "acl_column": "readers"}
+        return {"kind": "sql", "name": "kb", "url_env": "KB_URL", **columns, **self.own_options}
 
 
 def _access(site: ConfluenceSite | JiraSite, kind: str) -> dict[str, Any]:
@@ -269,21 +363,74 @@ def _access(site: ConfluenceSite | JiraSite, kind: str) -> dict[str, Any]:
     return {"kind": kind, "name": "kb", "url": site.url, "token_env": "SITE_TOKEN", "deployment": deployment}
 
 
-def _create(kind: str, chance: random.Random, folder: Path) -> World:
-    name, _, deployment = kind.partition(" ")
-    if name == "confluence":
-        return ConfluenceWorld(chance, folder, is_cloud=deployment == "cloud")
-    if name == "jira":
-        return JiraWorld(chance, folder, is_cloud=deployment == "cloud")
-    return ExportWorld(chance, folder, name)
+@contextmanager
+def _serve_s3() -> Iterator[str]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # moto's own
+        from moto.server import ThreadedMotoServer
+
+        server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+        server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+class Worlds:
+    """Creates worlds of a kind, by servers that they share."""
+
+    def __init__(
+        self, kind: str, settings: IngestionSettings, stack: ExitStack, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self.name, _, self.variant = kind.partition(" ")
+        self.settings, self.monkeypatch = settings, monkeypatch
+        if self.name in ("git", "rclone") and shutil.which(self.name) is None:
+            pytest.skip(f"{self.name} is not installed")
+        if self.name == "s3":
+            for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+                monkeypatch.setenv(name, "test")
+            monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
+            self.endpoint = stack.enter_context(_serve_s3())
+        if self.name == "imap":
+            self.mail = stack.enter_context(Dovecot.run())
+            monkeypatch.setenv("MAIL_PASSWORD", PASSWORD)
+            monkeypatch.setenv("SSL_CERT_FILE", str(self.mail.certificate))
+        monkeypatch.setenv("SITE_TOKEN", TOKEN)
+
+    @contextmanager
+    def open(self, chance: random.Random, folder: Path) -> Iterator[World]:
+        folder.mkdir()
+        self.monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
+        self.monkeypatch.setenv("RCLONE_CONFIG", str(folder / "rclone.conf"))
+        self.monkeypatch.setenv("KB_URL", f"sqlite:///{folder}/kb/kb.sqlite")
+        with ExitStack() as stack:
+            yield stack.enter_context(self._create(chance, folder, stack).open())
+
+    def _create(self, chance: random.Random, folder: Path, stack: ExitStack) -> World:
+        if self.name == "confluence":
+            return ConfluenceWorld(chance, folder, is_cloud=self.variant == "cloud")
+        if self.name == "jira":
+            return JiraWorld(chance, folder, is_cloud=self.variant == "cloud")
+        if self.name in ("site", "urls"):
+            pages = {"site": SiteWorkspace, "urls": UrlsWorkspace}[self.name]
+            server = stack.enter_context(Server.run())
+            return ExportWorld(chance, folder, pages(folder, self.settings, server), server.url())
+        if self.name == "imap":
+            return ExportWorld(chance, folder, ImapWorkspace(folder, self.settings, self.mail), "imap://kb/INBOX/")
+        if self.name == "s3":
+            bucket = BucketWorkspace(folder, self.settings, self.endpoint)
+            return ExportWorld(chance, folder, bucket, f"s3://{bucket.bucket.name}/")
+        workspace, prefix = WORKSPACES[self.name]
+        world = RowWorld if self.variant else ExportWorld
+        return world(chance, folder, workspace(folder, self.settings), prefix)
 
 
 class History:
     """Changes of a source, and passes of it and of its feed, in any order."""
 
-    def __init__(self, world: World, engine: Engine, place: tuple[str, str], settings: IngestionSettings) -> None:
-        self.world, self.engine, self.settings = world, engine, settings
-        self.tenant, self.collection = place
+    def __init__(self, world: World, engine: Engine, work: Work, collection: str) -> None:
+        self.world, self.engine, self.work, self.collection = world, engine, work, collection
+        self.scope = engine.tenant("acme", collection=collection)
         self.past: dict[str, set[str]] = defaultdict(set)
         """All texts of each document: who may read a page or an issue sees what it said before."""
         self.allowed: dict[str, set[str]] = defaultdict(set)
@@ -296,9 +443,12 @@ class History:
 
     def run(self) -> None:
         steps = (self.change, self.change, self.load, self.publish, self.run_pass, self.run_feed)
-        for step in [*self.world.chance.choices(steps, k=STEPS), self.run_pass, self.run_feed]:
+        last = [self.run_pass] * max(1, self.world.gone_passes)
+        for step in [*self.world.chance.choices(steps, k=STEPS), *last, self.run_feed]:
             step()
             self.check()
+        if self.world.gone_passes:
+            assert set(self.scope.sources()) <= self.world.list_texts().keys()
         texts = self.world.list_texts().values()
         expected = {name: {_read(text) for text, readers in texts if name in readers} for name in PEOPLE}
         current = {_read(text) for text, _ in texts}
@@ -309,7 +459,7 @@ class History:
 
     def load(self) -> None:
         """Load documents that are published later, as by a slow worker."""
-        source = create_source(self.world.spec(), self.settings)
+        source = create_source(self.world.spec(), self.engine.settings.ingestion)
         for entry in source.listing():
             try:
                 self.waiting.append(source.load(entry))
@@ -320,24 +470,29 @@ class History:
     def publish(self, count: int | None = None) -> None:
         count = self.world.chance.randint(0, len(self.waiting)) if count is None else count
         for document in self.waiting[:count]:
-            report = self.engine.tenant(self.tenant, collection=self.collection).ingest([document])
+            report = self.scope.ingest([document])
             assert not report.failed, report.failed
         del self.waiting[:count]
 
     def run_pass(self) -> None:
+        """Have a worker make a pass of the source, and one of its feed."""
         self.waiting.clear()
-        self.load()
-        self.publish(len(self.waiting))
+        self.scope.jobs.enqueue(self.world.spec())
+        self.work()
+        self.granted = self.list_readers()
 
     def run_feed(self) -> None:
-        scope = self.engine.tenant(self.tenant, collection=self.collection)
-        scope.sync_permissions(self.world.spec()["permissions"])
-        self.granted = {name: set(readers) for name, (_, readers) in self.world.list_texts().items()}
+        if feed := self.world.spec().get("permissions"):
+            self.scope.sync_permissions(feed)
+            self.granted = self.list_readers()
+
+    def list_readers(self) -> dict[str, set[str]]:
+        return {name: set(readers) for name, (_, readers) in self.world.list_texts().items()}
 
     def read_as(self, person: str) -> dict[str, str]:
         """Return the texts that a person reads, by document."""
         principals = self.world.principals(person)
-        reader = self.engine.tenant(self.tenant, collection=self.collection, principals=principals)
+        reader = self.engine.tenant("acme", collection=self.collection, principals=principals)
         return {source: _read(text) for source, text in reader.texts()}
 
     def check(self) -> None:
@@ -367,28 +522,26 @@ def _read(text: str) -> str:
 
 
 @pytest.fixture
-def engine(settings: Settings) -> Iterator[Engine]:
-    values = {"ingestion.urls.allowed_hosts": ["127.0.0.1"], "ingestion.urls.allow_private": True}
-    with Engine(changed(settings, values), embedder=HashingEmbedder()) as opened:
-        yield opened
+def settings(settings: Settings) -> Settings:
+    return changed(settings, {"ingestion.urls.allowed_hosts": ["127.0.0.1"], "ingestion.urls.allow_private": True})
 
 
 @pytest.mark.parametrize(
-    "histories", [HISTORIES, pytest.param(MANY_HISTORIES, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])]
+    "histories", [HISTORIES, pytest.param(MANY_HISTORIES, marks=[pytest.mark.slow, pytest.mark.timeout(3600)])]
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_text__is_read_by_nobody_before_it_is_known_that_they_may(
-    kind: str, histories: int, engine: Engine, tenant_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kind: str, histories: int, engine: Engine, work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SITE_TOKEN", TOKEN)
-    for seed in range(KINDS.index(kind), histories, len(KINDS)):
-        folder = tmp_path / str(seed)
-        folder.mkdir()
-        monkeypatch.setenv("XDG_CACHE_HOME", str(folder))
-        monkeypatch.setenv("KB_URL", f"sqlite:///{folder}/kb.sqlite")
-        with _create(kind, random.Random(seed), folder).open() as world:
-            history = History(world, engine, (tenant_name, f"history-{seed}"), engine.settings.ingestion)
-            try:
-                history.run()
-            except AssertionError as error:
-                raise AssertionError(f"history {seed} of {kind}: {error}") from error
+    with ExitStack() as stack:
+        worlds = Worlds(kind, engine.settings.ingestion, stack, monkeypatch)
+        for seed in range(histories):
+            with worlds.open(random.Random(f"{kind} {seed}"), tmp_path / str(seed)) as world:
+                try:
+                    History(world, engine, work, f"history-{seed}").run()
+                except AssertionError as error:
+                    raise AssertionError(f"history {seed} of {kind}: {error}") from error
+
+
+def test_every_kind__has_histories() -> None:
+    assert {kind.partition(" ")[0] for kind in KINDS} == SOURCES.keys()
