@@ -7,13 +7,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from kosmos_rag.parsing.detection import detect, is_small_text
+    from kosmos_rag.parsing.detection import detect, detect_small_text
     from kosmos_rag.parsing.file_parser import parse
     from kosmos_rag.parsing.limits import OutputLimits
 
-__all__ = ["OutputLimits", "detect", "is_small_text", "parse"]
+__all__ = ["OutputLimits", "detect", "detect_small_text", "parse"]
 
-_HOME = {"OutputLimits": "limits", "detect": "detection", "is_small_text": "detection", "parse": "file_parser"}
+_HOME = {"OutputLimits": "limits", "detect": "detection", "detect_small_text": "detection", "parse": "file_parser"}
 
 
 def __getattr__(name: str) -> object:

@@ -148,24 +148,22 @@ def detect(data: bytes, source: str) -> str:
     return _type_of_text(decode(data), _extension(source))
 
 
-def is_small_text(data: bytes, source: str, media_type: str | None = None) -> bool:
-    """Return whether a document is small plain text in UTF-8.
+def detect_small_text(data: bytes, source: str, media_type: str | None = None) -> str | None:
+    """Return the media type of small plain text in UTF-8; None for other documents.
 
-    Plain text, Markdown, or source code without a grammar, of at most 64 KB.
+    Plain text, Markdown, or source code without a grammar, of at most 64 KB. Raises ParseError as `detect` does.
 
     Args:
         media_type: Its type, where it is declared.
     """
-    if len(data) > bounds.SAMPLE_CHARS or b"\0" in data or _is_pdf(data) or data.startswith(_ZIP):
-        return False
+    if len(data) > bounds.SAMPLE_CHARS or b"\0" in data or _is_pdf(data) or data.startswith(_ZIP) or has_escapes(data):
+        return None
     try:
-        text = data.decode()
+        data.decode()
     except UnicodeDecodeError:
-        return False
-    if has_escapes(data):
-        return False
-    kind = media_type or _type_of_text(text, _extension(source))
-    return kind in _PLAIN and not has_grammar(kind)
+        return None
+    kind = media_type or detect(data, source)
+    return kind if kind in _PLAIN and not has_grammar(kind) else None
 
 
 def _is_pdf(data: bytes) -> bool:

@@ -7,7 +7,7 @@ from functools import partial
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import Note, ParsedDocument, SourceDocument
 from kosmos_rag.parsing import media_types
-from kosmos_rag.parsing.detection import detect, is_small_text
+from kosmos_rag.parsing.detection import detect_small_text
 from kosmos_rag.parsing.errors import translate_errors
 from kosmos_rag.parsing.limits import OutputLimits, bound_notes
 from kosmos_rag.parsing.text.code import parse_code
@@ -39,13 +39,11 @@ def parse_small_text(document: SourceDocument, limits: OutputLimits) -> ParsedDo
 
     Raises ParseError as `parse` does.
     """
-    if not is_small_text(document.data, document.source, document.media_type):
-        return None
-    media_type = document.media_type or detect(document.data, document.source)
-    if (parser := TEXT_PARSERS.get(media_type)) is None:
+    media_type = detect_small_text(document.data, document.source, document.media_type)
+    if media_type is None:
         return None
     with translate_errors(media_types.NAMES[media_type]):
-        parsed = parser(document.data, limits)
+        parsed = TEXT_PARSERS[media_type](document.data, limits)
     return complete(parsed, document, media_type, limits)
 
 

@@ -8,7 +8,7 @@ from charset_normalizer import from_bytes
 
 from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import SourceDocument
-from kosmos_rag.parsing import is_small_text, parse
+from kosmos_rag.parsing import detect_small_text, parse
 from kosmos_rag.parsing.text.decode import decode, decode_bytes, decode_text, find_codec
 from tests.unit.parsing.languages import samples
 
@@ -88,7 +88,7 @@ def test_decode__escapes_in_ascii(encoding: str, text: str) -> None:
     data = text.encode(encoding)
     assert data.isascii()
     assert decode(data) == text
-    assert not is_small_text(data, "a.txt")
+    assert not detect_small_text(data, "a.txt")
     assert parse(SourceDocument(source="a.txt", data=data)).text == text
 
 

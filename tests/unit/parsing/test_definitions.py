@@ -5,7 +5,7 @@ import pytest
 from kosmos_rag.core.config import ParsingSettings
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.ingestion.document import fingerprint
-from kosmos_rag.parsing import bounds, is_small_text, parse
+from kosmos_rag.parsing import bounds, detect_small_text, parse
 from kosmos_rag.parsing.sandbox.client import parse_confined
 from kosmos_rag.parsing.text import definitions
 from kosmos_rag.parsing.text.definitions import find_definitions
@@ -180,10 +180,10 @@ def test_parse_code__other_encodings() -> None:
     assert [heading.title for heading in parsed.headings] == ["def grüße"]
 
 
-def test_is_small_text__code_with_a_grammar_is_parsed_in_a_process() -> None:
+def test_detect_small_text__code_with_a_grammar_is_parsed_in_a_process() -> None:
     """The grammars are native code."""
-    assert not is_small_text(PYTHON.encode(), "a.py")
-    assert is_small_text(b"function f() end", "a.lua")
+    assert not detect_small_text(PYTHON.encode(), "a.py")
+    assert detect_small_text(b"function f() end", "a.lua")
     parsed = parse_confined(SourceDocument(source="a.py", data=PYTHON.encode()), ParsingSettings())
     assert find_section(parsed, "return a") == ("def run",)
 

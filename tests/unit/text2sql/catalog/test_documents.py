@@ -1,7 +1,7 @@
 """The documents of a schema."""
 
 from kosmos_rag.core.types import is_text
-from kosmos_rag.parsing import is_small_text
+from kosmos_rag.parsing import detect_small_text
 from kosmos_rag.text2sql.catalog.documents import MAX_CHARS, schema_documents
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, TableSchema
 from kosmos_rag.text2sql.recipes import read_recipes, template_recipes
@@ -58,7 +58,7 @@ def test_documents__of_strange_names_are_plain_text_of_one_chunk() -> None:
         assert is_text(document.source)
         assert is_text(document.title)
         assert document.language == "english"
-        assert is_small_text(document.data, document.source)
+        assert detect_small_text(document.data, document.source)
 
 
 def test_documents__of_tables_without_classes_stand_in_their_database() -> None:
