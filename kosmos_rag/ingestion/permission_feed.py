@@ -216,7 +216,10 @@ def _fault(key: str, value: Any, expected: str) -> SourceError:
 
 
 def _read_documents(prefix: str, readers: Iterable[tuple[str, frozenset[str]]]) -> Permissions:
-    """Return who may read each document; of two with one name, as Google Drive may have, who may read both."""
+    """Return who may read each document.
+
+    Of two files with one name, as Google Drive may have, those who may read both.
+    """
     acls: dict[str, frozenset[str]] = {}
     for name, principals in readers:
         acls[prefix + name] = principals & acls.get(prefix + name, principals)

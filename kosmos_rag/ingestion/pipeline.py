@@ -43,7 +43,7 @@ from kosmos_rag.ingestion.state import (
 from kosmos_rag.models.embedding.registry import EmbedderRegistry
 from kosmos_rag.storage.audit.log import AuditContext
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.documents import SOURCE_UPDATED, StoredDocuments
+from kosmos_rag.storage.documents import StoredDocuments
 from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.queue.writing import JobWriter
 from kosmos_rag.storage.tenants import TenantRef
@@ -243,8 +243,6 @@ class IngestPipeline:
             DatabaseError: Nothing is changed.
         """
         ids = [document_id(tenant.id, collection, source) for source in sources if is_text(source)]
-        if SOURCE_UPDATED in changes:
-            raise RequestError(f"{SOURCE_UPDATED} is when a source changed the document; leave it out")
         try:
             check_json(dict(changes))
         except (RecursionError, TypeError, ValueError) as error:

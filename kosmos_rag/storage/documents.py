@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
+from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EventType, Note
 from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.filter_terms import replace_filter_terms
@@ -21,7 +22,7 @@ def parse_notes(stored: Iterable[Mapping[str, str]]) -> tuple[Note, ...]:
     return tuple(Note(code=note["code"], message=note["message"]) for note in stored)
 
 
-UPDATED, SOURCE_UPDATED = "updated", "source_updated"
+_UPDATED, _SOURCE_UPDATED = "updated", "source_updated"
 """Keys of the metadata: when a document changed, and what its source said of that where somebody has changed it."""
 
 
@@ -81,7 +82,11 @@ class StoredDocuments:
         Args:
             changes: New values by key; None removes the key.
             events: Gets an event of each document with other metadata.
+
+        Raises RequestError for the key that has the time of the source.
         """
+        if _SOURCE_UPDATED in changes:
+            raise RequestError(f"{_SOURCE_UPDATED} is when a source changed the document; leave it out")
         connection, scope = self._connection, {"tenant_id": self._tenant_id, "collection": collection}
         statistics = lock_collection(connection, scope)
         if statistics is None:
@@ -90,7 +95,7 @@ class StoredDocuments:
             "document_ids": list(document_ids),
             "changes": Jsonb({key: value for key, value in changes.items() if value is not None}),
             "removed": [key for key, value in changes.items() if value is None],
-            "has_time": UPDATED in changes,
+            "has_time": _UPDATED in changes,
         }
         changed = connection.execute(statement("update_metadata"), {**scope, **values}).fetchall()
         if changed:

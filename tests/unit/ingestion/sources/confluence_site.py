@@ -135,8 +135,8 @@ class ConfluenceSite(Site):
         return self.page(results, parameters, "/rest/api/content/search")
 
     def count(self, *, parameters: Parameters) -> Any:
-        found = self.find_content(parameters)
-        results = [{"title": content.title, "entityType": "content"} for content in found]
+        contents = self.find_content(parameters)
+        results = [{"title": content.title, "entityType": "content"} for content in contents]
         return {**self.page(results, parameters, "/rest/api/search"), "totalSize": len(results) + self.others}
 
     def find_content(self, parameters: Parameters) -> list[Content]:
