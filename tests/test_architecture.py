@@ -38,6 +38,7 @@ FACES = ("auth", "cli", "client", "http", "integrations", "mcp")
 SHARED = (
     "kosmos_rag.apps.auth",
     "kosmos_rag.apps.errors",
+    "kosmos_rag.apps.faults",
     "kosmos_rag.apps.http.toolkit",
     "kosmos_rag.apps.problem_details",
 )

@@ -10,6 +10,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
+from kosmos_rag.apps.faults import describe_faults
 from kosmos_rag.apps.http.console import access as console_access
 from kosmos_rag.apps.http.console import routes as console
 from kosmos_rag.apps.http.console import routes_admin as console_admin
@@ -21,7 +22,6 @@ from kosmos_rag.apps.http.toolkit import health
 from kosmos_rag.apps.http.toolkit.body_limits import BodyLimits
 from kosmos_rag.apps.http.toolkit.csrf import SameOriginOnly
 from kosmos_rag.apps.http.toolkit.errors import INVALID, handle_library_error, register_error_formats, respond
-from kosmos_rag.apps.http.toolkit.faults import describe_faults
 from kosmos_rag.apps.http.toolkit.header_limits import HeaderLimits
 from kosmos_rag.apps.http.toolkit.middleware import RequestMiddleware
 from kosmos_rag.apps.http.toolkit.service import Service

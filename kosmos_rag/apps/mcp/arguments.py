@@ -4,6 +4,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, Field, ValidationError
 
+from kosmos_rag.apps.faults import describe_faults
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import QuerySyntax
 
@@ -26,9 +27,10 @@ def validate(kind: type[Model], **values: Any) -> Model:
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        raise RequestError(f"invalid arguments: {describe_faults(error)}") from None
+        raise RequestError(f"invalid arguments: {format_faults(error, values)}") from None
 
 
-def describe_faults(error: ValidationError) -> str:
-    """Return what is wrong with each value, in one line."""
-    return "; ".join(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+def format_faults(error: ValidationError, arguments: dict[str, Any]) -> str:
+    """Return what is wrong with each argument, in one line."""
+    faults = describe_faults([{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors()], arguments)
+    return "; ".join(f"{'.'.join(map(str, fault['location'][1:]))}: {fault['message']}" for fault in faults)

@@ -16,7 +16,7 @@ from mcp_types import Tool as ListedTool
 from pydantic import ValidationError
 
 from kosmos_rag.apps.http.toolkit.dependencies import Caller
-from kosmos_rag.apps.mcp.arguments import describe_faults
+from kosmos_rag.apps.mcp.arguments import format_faults
 from kosmos_rag.apps.mcp.budget import Shorten, fit
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import RequestError
@@ -105,7 +105,7 @@ class Tool:
         try:
             valid = self.definition.fn_metadata.validate_arguments(arguments)
         except ValidationError as error:
-            raise RequestError(f"invalid arguments of {self.name}: {describe_faults(error)}") from None
+            raise RequestError(f"invalid arguments of {self.name}: {format_faults(error, arguments)}") from None
         result = await self.call(caller, **valid)
         budget = valid["max_tokens"] or max_tokens
         shortened = await caller.run(fit, result, budget, caller.tenant().count_tokens, self.shorten)

@@ -122,6 +122,7 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("get_document", {"document_id": "leave.md"}, "invalid arguments of get_document: document_id"),
     ("get_document", {"document_id": "LEAVE", "offset": 400}, "the document has 10 lines"),
     ("answer", {"question": ""}, "invalid arguments of answer: question"),
+    ("search", {"question": ""}, "invalid arguments of search: question: String should have at least 1 character"),
     ("delete", {}, "there is no tool 'delete'; use search, context"),
 ]
 

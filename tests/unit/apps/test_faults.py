@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field, ValidationError
 
-from kosmos_rag.apps.http.toolkit.faults import describe_faults
+from kosmos_rag.apps.faults import describe_faults
 
 
 class Part(BaseModel):
