@@ -58,11 +58,6 @@ def build_candidates(rows: Iterable[FeedbackRow]) -> list[tuple[CandidateQuestio
     return candidates
 
 
-def _rank(candidate: CandidateQuestion) -> tuple[int, int, str, uuid.UUID]:
-    """Return the key of a list with the strongest evidence first."""
-    return candidate.downs - candidate.ups, -candidate.clicks, candidate.question, candidate.id
-
-
 def normalise_question(text: str) -> str:
     """Return what spellings of one question have in common."""
     return " ".join(text.casefold().split()).strip(_PUNCTUATION)
