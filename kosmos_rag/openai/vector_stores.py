@@ -1,7 +1,8 @@
 """The collections of one tenant as vector stores."""
 
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +32,8 @@ from kosmos_rag.openai.rows import (
 from kosmos_rag.openai.sql import statement
 
 _NO_STORE = "there is no such vector store, or none with a document that you may read"
+_BATCH = 1000
+"""Jobs in memory at a time, some kilobytes each, while the files of a vector store are counted."""
 _STATES = {
     JobState.DONE: FileStatus.COMPLETED,
     JobState.DEAD: FileStatus.FAILED,
@@ -85,8 +88,11 @@ class TenantVectorStores:
         """
         with self._tenant.sessions.read(self._files.principals) as connection:
             stores = list_vector_stores(connection, self._tenant.id, ids=ids, page=page)
-        pending = self._list_pending([store.collection for store in stores])
-        return [replace(store, counts=_add_pending(store, pending)) for store in stores]
+        counts = {store.collection: Counter(completed=store.counts.completed) for store in stores}
+        for entry in self._iterate_pending(list(counts)):
+            counts[entry.collection][str(entry.status)] += 1
+            counts[entry.collection]["completed"] -= entry.replaces
+        return [replace(store, counts=FileCounts(**counts[store.collection])) for store in stores]
 
     def get(self, collection: str) -> VectorStoreInfo:
         """Return a vector store. Raises NotFound, DatabaseError."""
@@ -168,7 +174,7 @@ class TenantVectorStores:
             page: Order and position.
         """
         self.require(collection)
-        pending = self._list_pending([collection], ids)
+        pending = list(self._iterate_pending([collection], ids))
         with self._tenant.sessions.read(self._files.principals) as connection:
             return list_vector_store_files(
                 connection, self._tenant.id, collection, pending, ids=ids, status=status, page=page
@@ -255,24 +261,27 @@ class TenantVectorStores:
             attachments = connection.execute(statement("attachments"), values).fetchall()
         self._jobs.cancel([job_id for _, job_id in attachments])
 
-    def _list_pending(self, collections: Sequence[str], ids: Collection[uuid.UUID] | None = None) -> list[PendingFile]:
-        """Return the attached files without a readable document."""
+    def _iterate_pending(
+        self, collections: Sequence[str], ids: Collection[uuid.UUID] | None = None
+    ) -> Iterator[PendingFile]:
+        """Yield the attached files without a readable document, with a batch of jobs in memory."""
         if not collections:
-            return []
-        scope = {"tenant_id": self._tenant.id, "collections": list(collections)}
+            return
+        scope = {"tenant_id": self._tenant.id, "collections": list(collections), "job_ids": None}
         with self._tenant.sessions.read(self._files.principals) as connection:
+            if ids is not None:
+                of_files = {**scope, "file_ids": list(ids), "collection": None}
+                scope["job_ids"] = [job_id for _, job_id in connection.execute(statement("attachments"), of_files)]
             unfinished = [job_id for (job_id,) in connection.execute(statement("unfinished_file_jobs"), scope)]
             rows = list_pending_attachments(connection, self._tenant.id, collections, unfinished=unfinished, ids=ids)
-        if not rows:
-            return []
-        jobs = {job.id: job for job in self._jobs.find(ids=[row[1] for row in rows], limit=len(rows))}
-        entries = [(document_id, jobs[job_id], replaces) for document_id, job_id, replaces in rows if job_id in jobs]
-        published = self._list_existing([document_id for document_id, job, _ in entries if job.state is JobState.DONE])
-        return [
-            _build_pending_file(document_id, job, replaces=replaces)
-            for document_id, job, replaces in entries
-            if job.state is not JobState.DONE or document_id in published
-        ]
+        for first in range(0, len(rows), _BATCH):
+            batch = rows[first : first + _BATCH]
+            jobs = {job.id: job for job in self._jobs.find(ids=[row[1] for row in batch], limit=len(batch))}
+            entries = [(document, jobs[job_id], replaces) for document, job_id, replaces in batch if job_id in jobs]
+            published = self._list_existing([document for document, job, _ in entries if job.state is JobState.DONE])
+            for document_id, job, replaces in entries:
+                if job.state is not JobState.DONE or document_id in published:
+                    yield _build_pending_file(document_id, job, replaces=replaces)
 
     def _list_existing(self, document_ids: Sequence[uuid.UUID]) -> set[uuid.UUID]:
         """Return which documents exist, readable or not.
@@ -303,11 +312,3 @@ def _build_pending_file(document_id: uuid.UUID, job: JobInfo, *, replaces: bool)
         message=job.error if job.state is JobState.DEAD else None,
         replaces=replaces,
     )
-
-
-def _add_pending(store: VectorStoreInfo, pending: Sequence[PendingFile]) -> FileCounts:
-    entries = [entry for entry in pending if entry.collection == store.collection]
-    states = [entry.status for entry in entries]
-    counts = {str(state): states.count(state) for state in FileStatus}
-    counts["completed"] += store.counts.completed - sum(entry.replaces for entry in entries)
-    return FileCounts(**counts)

@@ -82,10 +82,11 @@ DELETE FROM kosmos.vector_store_files a
  WHERE a.tenant_id = %(tenant_id)s AND a.collection = %(collection)s AND a.file_id = ANY (%(file_ids)s)
 
 -- name: unfinished_file_jobs
+-- Of some jobs, or all. Clients ask for one file twice a second while many wait.
 SELECT j.id
   FROM kosmos.jobs j
  WHERE j.tenant_id = %(tenant_id)s AND j.collection = ANY (%(collections)s) AND j.payload ? 'file'
-   AND j.state IN ('scheduled', 'queued', 'running')
+   AND j.state IN ('scheduled', 'queued', 'running') AND (%(job_ids)s::uuid[] IS NULL OR j.id = ANY (%(job_ids)s))
 
 -- name: pending_attachments
 -- Attached files that this reader sees, without a document that it may read, or with an unfinished job.

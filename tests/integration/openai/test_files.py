@@ -5,10 +5,12 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import psycopg
 import pytest
 
 from kosmos_rag import SourceDocument
 from kosmos_rag.core.errors import RequestError
+from kosmos_rag.openai import vector_stores
 from kosmos_rag.storage.queue.uploads import CHUNK_BYTES
 from tests.integration.openai.speaking import Speaking
 from tests.lazy_imports import import_on_use
@@ -97,6 +99,27 @@ def test_deleted_file__leaves_all_stores_and_deleted_store_keeps_files(speaking:
         client.vector_stores.retrieve(stores[0])
     assert client.files.retrieve(files[1]).id == files[1]
     assert [result.id for result in client.vector_stores.files.list(stores[1])] == [files[1]]
+
+
+def test_poll__reads_the_jobs_that_it_shows_a_batch_at_a_time(
+    speaking: Speaking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, recorded = speaking.client(), list[dict[str, Any]]()
+    execute = psycopg.Cursor.execute
+
+    def record(self: psycopg.Cursor, query: Any, params: Any = None, **options: Any) -> psycopg.Cursor:
+        recorded.extend([params] if isinstance(params, dict) else ())
+        return execute(self, query, params, **options)
+
+    files = [upload(client, f"{number}.md") for number in range(3)]
+    store = client.vector_stores.create(file_ids=files).id
+    monkeypatch.setattr(psycopg.Cursor, "execute", record)
+    monkeypatch.setattr(vector_stores, "_BATCH", 2)
+    assert client.vector_stores.files.retrieve(files[0], vector_store_id=store).status == "in_progress"
+    assert [len(params["unfinished"]) for params in recorded if "unfinished" in params] == [1]
+    recorded.clear()
+    assert client.vector_stores.retrieve(store).file_counts.in_progress == 3
+    assert [len(params["ids"]) for params in recorded if "before" in params] == [2, 1]
 
 
 def test_batch__is_counted_cancelled_and_listed(speaking: Speaking) -> None:
