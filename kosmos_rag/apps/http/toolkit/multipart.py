@@ -5,7 +5,7 @@ No process holds all of the file.
 
 from collections.abc import AsyncIterator
 
-from python_multipart.exceptions import MultipartParseError
+from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 
 from kosmos_rag.core.errors import RequestError
@@ -58,7 +58,7 @@ class FileForm:
         async for data in self._body:
             try:
                 self._parser.write(data)
-            except MultipartParseError as error:
+            except FormParserError as error:
                 raise RequestError(f"the form is malformed ({error}); send it again") from error
             for piece in self._data:
                 yield piece
@@ -90,7 +90,7 @@ class FileForm:
                     "on_end": self._end,
                 },
             )
-        except MultipartParseError as error:
+        except FormParserError as error:
             raise RequestError(f"the boundary of the form is malformed ({error}); let the client choose it") from error
 
     def _begin_part(self) -> None:

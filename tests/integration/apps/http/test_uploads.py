@@ -179,6 +179,7 @@ def test_upload__as_a_wrong_form_is_refused_and_leaves_nothing(narrow: Running) 
     file = {"file": ("leave.md", b"Words.")}
     form = "multipart/form-data; boundary=b"
     cut = b'--b\r\ncontent-disposition: form-data; name="file"; filename="a"\r\n\r\nWords'
+    long_header = b"--b\r\ncontent-disposition: " + b"a" * 65_536
     cases: list[tuple[str, dict[str, Any], str]] = [
         ("", {"files": {"document": ("leave.md", b"Words.")}}, "there is no field 'document'"),
         ("", {"files": [("file", ("a", b"1")), ("file", ("b", b"2"))]}, "more than one file"),
@@ -188,6 +189,12 @@ def test_upload__as_a_wrong_form_is_refused_and_leaves_nothing(narrow: Running) 
         ("", {"files": file, "data": {"metadata": "[]"}}, "metadata is no JSON object"),
         ("", {"content": cut, "headers": {"content-type": form}}, "the form ends before its last part does"),
         ("", {"content": b"Words.", "headers": {"content-type": "multipart/form-data"}}, "no multipart form"),
+        (
+            "",
+            {"content": b"", "headers": {"content-type": f"{form}{'b' * 300}"}},
+            "the boundary of the form is malformed",
+        ),
+        ("", {"content": long_header, "headers": {"content-type": form}}, "the form is malformed"),
         ("", {"content": b"Words."}, "values are missing or invalid"),
     ]
     with narrow.client(scope="ingest") as client:
