@@ -83,8 +83,8 @@ def _assign(
     questions: Sequence[UnansweredQuestion], vectors: NDArray[np.float32], baseline: float
 ) -> dict[uuid.UUID, uuid.UUID]:
     scale = max(1 - baseline, _MIN_SCALE)
-    incidence = _build_incidence([find_terms(question.question) for question in questions])
-    lengths = incidence.sum(axis=1)
+    terms = [find_terms(question.question) for question in questions]
+    lengths, postings = np.array([len(row) for row in terms]), _list_postings(terms)
     groups = list(dict.fromkeys(question.group_id for question in questions if question.group_id is not None))
     numbers = {group: number for number, group in enumerate(groups)}
     labels = np.array([-1 if question.group_id is None else numbers[question.group_id] for question in questions])
@@ -93,8 +93,10 @@ def _assign(
         if labels[row] >= 0:
             continue
         cosines = (vectors @ vectors[row] - baseline) / scale
-        shared = 2 * (incidence @ incidence[row]) / np.maximum(lengths + lengths[row], 1)
-        similarities = (np.maximum(cosines, 0) + shared) / 2
+        shared = np.zeros(len(questions))
+        for term in terms[row]:
+            shared[postings[term]] += 1
+        similarities = (np.maximum(cosines, 0) + 2 * shared / np.maximum(lengths + lengths[row], 1)) / 2
         labels[row] = _choose_group(similarities, labels, len(groups))
         if labels[row] == len(groups):
             groups.append(question.id)
@@ -116,13 +118,13 @@ def _choose_group(similarities: NDArray[np.float32], labels: NDArray[np.int64], 
     return best if means[best] >= MIN_SIMILARITY else groups
 
 
-def _build_incidence(terms: Sequence[Terms]) -> NDArray[np.float32]:
-    """Return a matrix of questions by stems, 1 where a question has the stem."""
-    columns = {stem: number for number, stem in enumerate(dict.fromkeys(stem for row in terms for stem in row))}
-    matrix = np.zeros((len(terms), len(columns)), dtype=np.float32)
+def _list_postings(terms: Sequence[Terms]) -> Mapping[str, list[int]]:
+    """Return the numbers of the questions with each stem."""
+    postings: defaultdict[str, list[int]] = defaultdict(list)
     for number, row in enumerate(terms):
-        matrix[number, [columns[stem] for stem in row]] = 1
-    return matrix
+        for term in row:
+            postings[term].append(number)
+    return postings
 
 
 def build_gaps(

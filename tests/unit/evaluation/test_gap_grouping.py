@@ -1,5 +1,6 @@
 """Groups of unanswered questions, and what a group shows of them."""
 
+import tracemalloc
 import uuid
 from collections.abc import Sequence
 from dataclasses import replace
@@ -43,6 +44,19 @@ def test_assign_groups__joins_by_words_and_by_vectors_and_keeps_collections_apar
     vectors = np.eye(4, dtype=np.float32)[[0, 1, 2, 2, 0]]
     groups = assign_groups(questions, vectors, 0.0)
     assert [groups[question.id].int for question in questions] == [1, 1, 3, 3, 5]
+
+
+def test_assign_groups__holds_no_matrix_of_questions_by_words() -> None:
+    questions = [_question(number, " ".join(f"w{number}x{word}" for word in range(8))) for number in range(1000)]
+    vectors = np.eye(2, dtype=np.float32)[[0] * len(questions)]
+    tracemalloc.start()
+    try:
+        groups = assign_groups(questions, vectors, 1.0)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(set(groups.values())) == len(questions)
+    assert peak < 10_000_000
 
 
 def test_assign_groups__keeps_groups_that_exist() -> None:
