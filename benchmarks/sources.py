@@ -2,8 +2,9 @@
 
     python -m benchmarks.sources [--documents N] [--kinds KIND ...] [--json FILE] [--quick]
 
-Each kind has the documents at a real place: a folder, a bucket of moto, a local web server, a table of PostgreSQL. They
-are stored as after a first pass, and a worker's handler then makes the second pass. CPU seconds are those of this
+Each kind has the documents at a real place: a folder, a bucket of moto, a local web server, a table of PostgreSQL, a
+mailbox of Dovecot; Confluence and Jira are the servers of the tests. They are stored as after a first pass, and a
+worker's handler then makes the second pass. CPU seconds are those of this
 process and of the programs that it runs, without the servers. Read are the bytes of their files and sockets; the
 documents have two kilobytes each.
 """
@@ -19,7 +20,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
@@ -44,8 +45,13 @@ from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.tenants import SpaceStore, TenantRef
 from kosmos_rag.worker.channel import SupervisorChannel
 from kosmos_rag.worker.handlers import EngineJobRunner
+from tests.unit.ingestion.sources.atlassian_site import TOKEN
+from tests.unit.ingestion.sources.confluence_site import ConfluenceSite
+from tests.unit.ingestion.sources.dovecot import PASSWORD, Dovecot
+from tests.unit.ingestion.sources.jira_site import JiraSite
 
 BATCH = 2000
+PATH = f"{os.environ['PATH']}:/usr/sbin"
 GOAL_CPU_S = 10.0
 """Of 10,000 documents."""
 
@@ -72,6 +78,37 @@ class Places:
         self._count = count
         self._processes: list[Any] = []
         self._table: dict[str, Any] | None = None
+        self._servers = ExitStack()
+        os.environ |= {"XDG_CACHE_HOME": str(folder / "cache"), "BENCH_TOKEN": TOKEN, "BENCH_PASSWORD": PASSWORD}
+
+    def confluence(self) -> dict[str, Any]:
+        """Serve a Confluence of the cloud."""
+        return {**self._serve_site("confluence"), "spaces": ["ENG"]}
+
+    def jira(self) -> dict[str, Any]:
+        """Serve a Jira of the cloud."""
+        return {**self._serve_site("jira"), "projects": ["ENG"]}
+
+    def _serve_site(self, kind: str) -> dict[str, Any]:
+        address = self._serve(_serve_atlassian, kind, self._count)
+        access = {"url": address, "token_env": "BENCH_TOKEN", "deployment": "cloud", "acl": [EVERYONE]}
+        return {"kind": kind, "name": "bench", **access}
+
+    def imap(self) -> dict[str, Any]:
+        """Create a mailbox."""
+        server = self._servers.enter_context(Dovecot.run())
+        os.environ["SSL_CERT_FILE"] = str(server.certificate)
+        user = server.add_user()
+        with server.log_in(user) as connection:
+            for number in range(self._count):
+                connection.append("INBOX", "", "", f"Subject: {number}\r\n\r\n{_text(number)}".encode())
+        address = {"host": "localhost", "port": server.port, "user": user, "password_env": "BENCH_PASSWORD"}
+        return {"kind": "imap", "name": "bench", **address, "acl": [EVERYONE]}
+
+    def urls(self) -> dict[str, Any]:
+        """Serve pages, and list their addresses."""
+        address = self._serve(_serve_site, self._count)
+        return {"kind": "urls", "urls": [f"{address}/page-{number}" for number in range(self._count)]}
 
     def folder(self) -> dict[str, Any]:
         """Create a folder."""
@@ -145,6 +182,7 @@ class Places:
 
     def close(self) -> None:
         """End the servers."""
+        self._servers.close()
         for process in self._processes:
             process.kill()
 
@@ -170,6 +208,20 @@ def _serve_s3(parent: Connection) -> None:
     time.sleep(86400)
 
 
+def _serve_atlassian(parent: Connection, kind: str, count: int) -> None:
+    site = (
+        JiraSite(is_cloud=True, max_results=100) if kind == "jira" else ConfluenceSite(is_cloud=True, max_results=200)
+    )
+    for number in range(count):
+        if isinstance(site, JiraSite):
+            site.put(str(number), summary="Page", description=_text(number)).updated -= 7200
+        else:
+            site.put(str(number), title="Page", body=_text(number)).modified -= 7200
+    with site.serve():
+        parent.send(site.url)
+        time.sleep(86400)
+
+
 def _serve_site(parent: Connection, count: int) -> None:
     class Page(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -185,7 +237,10 @@ def _serve_site(parent: Connection, count: int) -> None:
             for name, value in (("content-type", kind), ("etag", '"1"'), ("content-length", str(len(body)))):
                 self.send_header(name, value)
             self.end_headers()
-            self.wfile.write(body)
+            if self.command == "GET":
+                self.wfile.write(body)
+
+        do_HEAD = do_GET  # noqa: N815 — as the base class has it
 
         def log_message(self, *_: object) -> None:
             pass
@@ -299,7 +354,22 @@ def _measure_kind(engine: Engine, worker: Worker, name: str, spec: Mapping[str, 
     return figures
 
 
-KINDS = ("folder", "git", "json_lines", "rclone", "s3", "site", "sql", "sql_version")
+KINDS = (
+    "confluence",
+    "folder",
+    "git",
+    "imap",
+    "jira",
+    "json_lines",
+    "rclone",
+    "s3",
+    "site",
+    "urls",
+    "sql",
+    "sql_version",
+)
+PROGRAMS = {"git": "git", "imap": "dovecot", "rclone": "rclone"}
+"""What the place of a kind needs."""
 
 
 def main() -> None:
@@ -321,8 +391,8 @@ def main() -> None:
         places, worker = Places(folder, engine.database.admin_conninfo, arguments.documents), Worker(engine)
         try:
             for name in arguments.kinds:
-                if name == "rclone" and shutil.which("rclone") is None:
-                    print("rclone       skipped: the program is absent", flush=True)
+                if (program := PROGRAMS.get(name)) and shutil.which(program, path=PATH) is None:
+                    print(f"{name:<12} skipped: {program} is absent", flush=True)
                     continue
                 spec = getattr(places, name)()
                 figures[name] = _measure_kind(engine, worker, name, spec, arguments.documents)

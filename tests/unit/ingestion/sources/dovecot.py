@@ -20,6 +20,7 @@ import pytest
 from tests.ports import find_free_port
 
 PASSWORD = "s3cret-ä"
+_USERS = 300
 
 _CONFIG = """
 base_dir = {folder}/run
@@ -94,8 +95,8 @@ class Dovecot:
             folder.chmod(0o755)
             shutil.chown(folder / "mail", owner, group)
         # All at once: the server looks for changes of the file once a second.
-        (folder / "users").write_text("".join(f"user{number}:{{PLAIN}}{PASSWORD}\n" for number in range(100)))
-        self._users = iter(range(100))
+        (folder / "users").write_text("".join(f"user{number}:{{PLAIN}}{PASSWORD}\n" for number in range(_USERS)))
+        self._users = iter(range(_USERS))
         (folder / "oauth2.conf").write_text(
             f"tokeninfo_url = http://127.0.0.1:{oauth_port}/tokeninfo?access_token=\nusername_attribute = email\n"
         )
