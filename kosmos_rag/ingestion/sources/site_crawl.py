@@ -94,6 +94,8 @@ class Crawl:
         """
         self._spec, self._scope, self._fetcher, self._state, self._sleep = spec, scope, fetcher, state, sleep
         self._queued: set[str] = set()
+        self._found: set[str] = set()
+        """Pages that are not gone."""
         self._pending: deque[tuple[str, int]] = deque()
         self._names: set[str] = set()
         self._delay: float | None = None
@@ -115,7 +117,7 @@ class Crawl:
                 if error.code != "not_found":
                     complete = False
                     yield build_failure(url, error)
-                    self._keep(url)
+                    self._found.add(url)
                 continue
             yield from self._entry(page)
         # The links of a page that could not be read are unstored: what they lead to is not missing.
@@ -175,7 +177,9 @@ class Crawl:
             url, etag=stored.etag if stored else "", modified=stored.modified if stored else ""
         )
         page = replace(stored, missed=0) if response is None and stored else self._read(url, response)
-        self._state.store(page)
+        self._found.add(url)
+        if page != stored:
+            self._state.store(page)
         for link in page.links:
             self._add(link, depth + 1)
         return page
@@ -196,12 +200,8 @@ class Crawl:
             links=content.links,
         )
 
-    def _keep(self, url: str) -> None:
-        if page := self._state.find(url):
-            self._state.store(page)
-
     def _missing_pages(self) -> Iterator[Entry]:
-        for page in self._state.list_missing():
+        for page in self._state.list_missing(self._found):
             if page.missed + 1 < GONE_PASSES:
                 self._state.store(replace(page, missed=page.missed + 1))
                 yield from self._entry(page)

@@ -2,19 +2,18 @@
 
 import json
 import sqlite3
-from collections.abc import Iterator
-from contextlib import closing
-from dataclasses import dataclass
+from collections.abc import Container, Iterator
+from dataclasses import dataclass, fields
 from hashlib import blake2b
 from pathlib import Path
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS page (
     url TEXT PRIMARY KEY, name TEXT, etag TEXT NOT NULL, modified TEXT NOT NULL, digest TEXT NOT NULL,
-    links TEXT NOT NULL, missed INTEGER NOT NULL, pass INTEGER NOT NULL
+    links TEXT NOT NULL, missed INTEGER NOT NULL
 )
 """
-_UPSERT = "INSERT OR REPLACE INTO page VALUES (:url, :name, :etag, :modified, :digest, :links, :missed, :pass)"
+_UPSERT = "INSERT OR REPLACE INTO page VALUES (:url, :name, :etag, :modified, :digest, :links, :missed)"
 _LOCKED_S = 60.0
 """Seconds that another pass may take to write a page."""
 
@@ -52,33 +51,27 @@ class SiteState:
         self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=_LOCKED_S)
         self._connection.execute("PRAGMA synchronous = OFF")
         self._connection.execute(_SCHEMA)
-        (last,) = self._connection.execute("SELECT coalesce(max(pass), 0) FROM page").fetchone()
-        self._pass = last + 1
 
     def find(self, url: str) -> StoredPage | None:
         """Return a page of an earlier pass."""
-        row = self._connection.execute(
-            "SELECT url, name, etag, modified, digest, links, missed FROM page WHERE url = ?", (url,)
-        ).fetchone()
-        return None if row is None else _page(row)
-
-    def store(self, page: StoredPage) -> None:
-        """Store a page of this pass."""
-        self._connection.execute(
-            _UPSERT,
-            {
-                "url": page.url, "name": page.name, "etag": page.etag, "modified": page.modified,
-                "digest": page.digest, "links": json.dumps(page.links), "missed": page.missed, "pass": self._pass,
-            },
+        row = self._connection.execute("SELECT * FROM page WHERE url = ?", (url,)).fetchone()
+        if row is None:
+            return None
+        _, name, etag, modified, digest, links, missed = row
+        return StoredPage(
+            url=url, name=name, etag=etag, modified=modified, digest=digest, links=tuple(json.loads(links)),
+            missed=missed,
         )  # fmt: skip
 
-    def list_missing(self) -> Iterator[StoredPage]:
-        """Yield the pages of earlier passes that this one has not stored."""
-        with closing(self._connection.cursor()) as cursor:
-            rows = cursor.execute(
-                "SELECT url, name, etag, modified, digest, links, missed FROM page WHERE pass < ?", (self._pass,)
-            ).fetchall()
-        return map(_page, rows)
+    def store(self, page: StoredPage) -> None:
+        """Store a page."""
+        values = {item.name: getattr(page, item.name) for item in fields(page)}
+        self._connection.execute(_UPSERT, {**values, "links": json.dumps(page.links)})
+
+    def list_missing(self, found: Container[str]) -> Iterator[StoredPage]:
+        """Yield the stored pages that are not found."""
+        urls = [url for (url,) in self._connection.execute("SELECT url FROM page") if url not in found]
+        return filter(None, map(self.find, urls))
 
     def remove(self, url: str) -> None:
         """Remove a page that is gone."""
@@ -87,10 +80,3 @@ class SiteState:
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
-
-
-def _page(row: tuple[str, str | None, str, str, str, str, int]) -> StoredPage:
-    url, name, etag, modified, digest, links, missed = row
-    return StoredPage(
-        url=url, name=name, etag=etag, modified=modified, digest=digest, links=tuple(json.loads(links)), missed=missed
-    )
