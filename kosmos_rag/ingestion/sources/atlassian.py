@@ -73,7 +73,10 @@ class AtlassianClient:
             return json.loads(data)
         except ValueError as error:
             place = f"{self._access.url}/{path}"
-            raise SourceError("unreadable", f"{place} is no JSON ({error}); is url the address of the site?") from error
+            # A site under maintenance answers so too.
+            raise SourceError(
+                "unavailable", f"{place} is no JSON ({error}); is url the address of the site?"
+            ) from error
 
     def find(self, path: str, **parameters: Parameter) -> Any:
         """Return the JSON at a path; None if it does not exist.
@@ -125,7 +128,7 @@ class AtlassianClient:
                 return
             previous, following = following, {**following, **dict(parse_qsl(urlsplit(link).query))}
             if previous == following:
-                raise SourceError("unreadable", f"{self._access.url}/{path} leads from a page to itself; try again")
+                raise SourceError("unavailable", f"{self._access.url}/{path} leads from a page to itself; try again")
 
     def list_counted(self, path: str, key: str, **parameters: Parameter) -> Iterator[dict[str, Any]]:
         """Yield the results of all pages, by `startAt` and `total` or `isLast`. Raises SourceError."""
@@ -230,7 +233,7 @@ def translate_form_errors(site: str) -> Iterator[None]:
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         reason = one_line(f"{type(error).__name__}: {error}")
         raise SourceError(
-            "unreadable", f"{one_line(site)} answers in another form ({reason}); check url and deployment"
+            "unavailable", f"{one_line(site)} answers in another form ({reason}); check url and deployment"
         ) from error
 
 
@@ -246,7 +249,7 @@ def require_list(page: Any, key: str, path: str) -> list[dict[str, Any]]:
     """
     results = page.get(key) if isinstance(page, dict) else None
     if not isinstance(results, list) or not all(isinstance(result, dict) for result in results):
-        raise SourceError("unreadable", f"{path} answers without a list of {key}; check url and deployment")
+        raise SourceError("unavailable", f"{path} answers without a list of {key}; check url and deployment")
     return results
 
 

@@ -20,6 +20,7 @@ from kosmos_rag.core.types import SourceDocument
 from kosmos_rag.ingestion.parts import may_have_parts, measure_limit
 
 _BLOCK_BYTES = 1024 * 1024
+_LASTING = (errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -226,8 +227,11 @@ def unreadable_error(name: str, error: OSError | ValueError) -> SourceError:
         return SourceError("no_permission", f"{name} may not be read by this user; change its permissions")
     if isinstance(error, OSError) and error.errno == errno.ENXIO:
         return _not_a_file_error(name)
+    # What another path or file would mend stays; a lost mount and a lack of descriptors pass.
+    is_lasting = isinstance(error, ValueError) or error.errno in _LASTING
+    reason = getattr(error, "strerror", None) or error
     return SourceError(
-        "unreadable", f"{name} cannot be read: {getattr(error, 'strerror', None) or error}; check the disk"
+        "unreadable" if is_lasting else "unavailable", f"{name} cannot be read: {reason}; check the disk"
     )
 
 

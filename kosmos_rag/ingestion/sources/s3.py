@@ -8,7 +8,7 @@ from pydantic import Field
 
 from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.config.display import one_line
-from kosmos_rag.core.errors import ConfigError, SourceError, first_line
+from kosmos_rag.core.errors import GONE, ConfigError, SourceError, first_line
 from kosmos_rag.core.extras import require_extra
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.files import attach_content, read_content
@@ -16,7 +16,7 @@ from kosmos_rag.ingestion.sources.listing import Entry, Listing
 from kosmos_rag.ingestion.sources.spec import DocumentOptions, NotBlank
 
 _BLOCK_BYTES = 1024 * 1024
-_NOT_FOUND = ("NoSuchKey", "NoSuchBucket", "404")
+_NOT_FOUND = ("NoSuchBucket", "404")
 _FORBIDDEN = (
     "AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "AllAccessDisabled",
 )  # fmt: skip
@@ -117,10 +117,13 @@ def _translate_errors(name: str) -> Iterator[None]:
 
 def _refusal(name: str, code: str, message: str) -> SourceError:
     message = one_line(message)
+    if code == "NoSuchKey":
+        return SourceError(GONE, f"{name} was removed after it was listed")
     if code in _NOT_FOUND:
         return SourceError("not_found", f"{name} does not exist ({message}); check bucket and key")
     if code in _FORBIDDEN:
         return SourceError("no_permission", f"{name} may not be read ({message}); check the credentials and the policy")
     if code in _BUSY:
         return SourceError("unavailable", f"{name} cannot be read now ({message}); try again later")
-    return SourceError("unreadable", f"{name} cannot be read: {message}; look into the store")
+    # An object that the store cannot give now, as one in an archive, has the same mark once it can.
+    return SourceError("unavailable", f"{name} cannot be read: {message}; look into the store")

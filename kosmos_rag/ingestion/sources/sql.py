@@ -9,7 +9,7 @@ from pydantic import model_validator
 
 from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.config.display import one_line
-from kosmos_rag.core.errors import ConfigError, SourceError
+from kosmos_rag.core.errors import GONE, ConfigError, SourceError
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.listing import Backlog, Changes, Entry, Listing, build_failure, drop_duplicates
 from kosmos_rag.ingestion.sources.outbox import Outbox, SqlChanges
@@ -107,7 +107,7 @@ class SqlSource:
                 .fetchmany(2)
             )
         if not rows_found:
-            raise SourceError("not_found", f"{entry.source} is no longer there; list the source again")
+            raise SourceError(GONE, f"{entry.source} was removed after it was listed")
         if len(rows_found) > 1:
             raise SourceError("duplicate", f"{entry.source} is several rows; make {self._fields.id} unique")
         row = {str(key): value for key, value in rows_found[0].items()}

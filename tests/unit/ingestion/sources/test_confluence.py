@@ -330,9 +330,20 @@ def test_answer__of_another_form_is_an_error_of_the_source(
     data = reply.encode() if isinstance(reply, str) else reply
     monkeypatch.setattr(ConfluenceSite, "search", lambda *_, **__: data)
     _, listing = _list(source())
-    assert [failure.code for failure in listing.failures] == ["unreadable"]
+    assert [failure.code for failure in listing.failures] == ["unavailable"]
     with pytest.raises(SourceError):
         readers()
+
+
+def test_page__that_a_site_under_maintenance_does_not_show_is_tried_again(
+    site: ConfluenceSite, source: Callable[..., Source], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.put("10", title="a")
+    entries, _ = _list(source())
+    monkeypatch.setattr(ConfluenceSite, "search", lambda *_, **__: b"<html>We are back soon</html>")
+    with pytest.raises(SourceError) as caught:
+        source().load(entries["10"])
+    assert caught.value.retryable
 
 
 def test_attachment__at_another_address_is_refused(site: ConfluenceSite, source: Callable[..., Source]) -> None:

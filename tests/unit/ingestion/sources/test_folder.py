@@ -1,5 +1,6 @@
 """A folder as a source: what is taken, what is passed over, what is said of the rest."""
 
+import errno
 import json
 import os
 import sys
@@ -127,6 +128,24 @@ def test_names__that_are_not_utf8(tmp_path: Path, opened: Any) -> None:
     assert entry.source == f"{tmp_path.name}/caf\\xe9.txt"
     json.dumps(dict(entry.locator), ensure_ascii=False).encode()
     assert source.load(entry).data == b"words"
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EIO, errno.ESTALE, errno.ENOTCONN])
+def test_load__is_tried_again_where_the_machine_is_at_fault(
+    tmp_path: Path, opened: Any, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    _write(tmp_path, "a.txt")
+    source = opened(kind="folder", path=tmp_path)
+    entry = _entry(source)
+
+    def fail(*_: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", fail)
+        with pytest.raises(SourceError, match=os.strerror(number)) as caught:
+            source.load(entry)
+    assert caught.value.retryable
 
 
 def test_links__to_files_are_followed_and_loops_are_not(tmp_path: Path, opened: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kosmos_rag.core.config import IngestionSettings
-from kosmos_rag.core.errors import ConfigError, SourceError
+from kosmos_rag.core.errors import GONE, ConfigError, SourceError
 from kosmos_rag.ingestion.sources.registry import create_source
 from tests.s3_server import serve_s3
 
@@ -101,7 +101,16 @@ def test_load__of_an_object_that_is_gone_or_too_large(bucket: Any, endpoint: str
         with pytest.raises(SourceError) as caught:
             source.load(entry)
         codes.append(caught.value.code)
-    assert codes == ["not_found", "too_large"]
+    assert codes == [GONE, "too_large"]
+
+
+def test_load__of_an_object_in_an_archive_is_tried_again(bucket: Any, endpoint: str, opened: Any) -> None:
+    bucket.put_object(Key="a", Body=b"x", StorageClass="GLACIER")
+    source = opened(kind="s3", bucket=bucket.name, endpoint_url=endpoint)
+    [entry] = source.listing()
+    with pytest.raises(SourceError, match="InvalidObjectState") as caught:
+        source.load(entry)
+    assert caught.value.retryable
 
 
 def test_listing__of_no_such_bucket_or_store(bucket: Any, endpoint: str, opened: Any) -> None:

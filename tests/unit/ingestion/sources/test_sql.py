@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kosmos_rag.core.errors import SourceError
+from kosmos_rag.core.errors import GONE, SourceError
 from kosmos_rag.ingestion.sources.listing import Source
 from kosmos_rag.ingestion.sources.sql_connection import connect
 
@@ -106,7 +106,7 @@ def test_load__of_a_row_that_is_gone_or_too_large(run: Run, opened: Any) -> None
         with pytest.raises(SourceError) as caught:
             source.load(entry)
         codes.append(caught.value.code)
-    assert codes == ["not_found", "too_large"]
+    assert codes == [GONE, "too_large"]
 
 
 def test_load__takes_an_id_as_a_value_and_not_as_sql(run: Run, opened: Any) -> None:
