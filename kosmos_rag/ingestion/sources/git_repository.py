@@ -3,7 +3,7 @@
 import fcntl
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -28,6 +28,7 @@ SILENCE_S = 600.0
 LFS_SILENCE_S = 1800.0
 """The same for Git LFS, which writes a file once it has all of it."""
 
+_WRITE_GRAPH = ("commit-graph", "write", "--reachable", "--changed-paths", "--split", "--progress")
 _SCHEMES = ("https", "http", "ssh", "git", "file")
 _SCP = re.compile(r"(?P<user>[A-Za-z0-9._-]+@)?(?P<host>[A-Za-z0-9.-]+):(?P<path>[^/\\:][^:]*)")
 _MODULE = b"160000"
@@ -95,6 +96,9 @@ class Repository:
         with self._locked():
             if expected is None or not self.has(expected):
                 self._call("fetch", "--progress", "--force", "--no-tags", "--", self._url, f"+{ref}:{name}")
+                # The last commit of each file is then found without comparing the trees of all commits after it.
+                with suppress(ProgramFailed):
+                    self._git.run(*_WRITE_GRAPH, silence_s=SILENCE_S, folder=self._folder)
             return self._call("rev-parse", "--verify", f"{name}^{{commit}}").decode().strip()
 
     def has(self, object_id: str) -> bool:

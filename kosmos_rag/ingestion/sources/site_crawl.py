@@ -94,8 +94,8 @@ class Crawl:
         """
         self._spec, self._scope, self._fetcher, self._state, self._sleep = spec, scope, fetcher, state, sleep
         self._queued: set[str] = set()
-        self._found: set[str] = set()
-        """Pages that are not gone."""
+        self._urls: set[str] = set()
+        """Of the pages that are not gone."""
         self._pending: deque[tuple[str, int]] = deque()
         self._names: set[str] = set()
         self._delay: float | None = None
@@ -117,7 +117,7 @@ class Crawl:
                 if error.code != "not_found":
                     complete = False
                     yield build_failure(url, error)
-                    self._found.add(url)
+                    self._urls.add(url)
                 continue
             yield from self._entry(page)
         # The links of a page that could not be read are unstored: what they lead to is not missing.
@@ -177,7 +177,7 @@ class Crawl:
             url, etag=stored.etag if stored else "", modified=stored.modified if stored else ""
         )
         page = replace(stored, missed=0) if response is None and stored else self._read(url, response)
-        self._found.add(url)
+        self._urls.add(url)
         if page != stored:
             self._state.store(page)
         for link in page.links:
@@ -201,7 +201,7 @@ class Crawl:
         )
 
     def _missing_pages(self) -> Iterator[Entry]:
-        for page in self._state.list_missing(self._found):
+        for page in self._state.list_missing(self._urls):
             if page.missed + 1 < GONE_PASSES:
                 self._state.store(replace(page, missed=page.missed + 1))
                 yield from self._entry(page)

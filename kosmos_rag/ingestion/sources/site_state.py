@@ -68,10 +68,10 @@ class SiteState:
         values = {item.name: getattr(page, item.name) for item in fields(page)}
         self._connection.execute(_UPSERT, {**values, "links": json.dumps(page.links)})
 
-    def list_missing(self, found: Container[str]) -> Iterator[StoredPage]:
-        """Yield the stored pages that are not found."""
-        urls = [url for (url,) in self._connection.execute("SELECT url FROM page") if url not in found]
-        return filter(None, map(self.find, urls))
+    def list_missing(self, urls: Container[str]) -> Iterator[StoredPage]:
+        """Yield the stored pages with other addresses."""
+        missing = [url for (url,) in self._connection.execute("SELECT url FROM page") if url not in urls]
+        return filter(None, map(self.find, missing))
 
     def remove(self, url: str) -> None:
         """Remove a page that is gone."""
