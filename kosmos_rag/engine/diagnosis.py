@@ -4,6 +4,7 @@ Each failed check has a remedy.
 """
 
 import importlib.metadata
+import shlex
 import shutil
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,6 +18,7 @@ import psycopg
 
 from kosmos_rag.core.config import EMBEDDED, RagSettings, RerankingSettings, Settings
 from kosmos_rag.core.errors import ConfigError, DatabaseError, KosmosError, ModelUnavailable, ParseError
+from kosmos_rag.core.text.counts import count
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.engine.job_kinds import NO_WINGS, WingJobs
 from kosmos_rag.ingestion.permissions import list_unreadable
@@ -33,6 +35,7 @@ from kosmos_rag.models.reranking.server import ServerReranker
 from kosmos_rag.parsing.sandbox.fork_server import probe_isolation
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.pool import ConnectionPool
+from kosmos_rag.storage.provision import describe_administrator
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.queue.sync_runs import SyncRuns
@@ -90,23 +93,33 @@ def _database(settings: Settings, tenant: str | None, wings: WingJobs) -> Iterat
         yield Check(name="database", ok=False, detail=" ".join(str(error).split()))
         return
     try:
+        if (admin := settings.database.admin_url) is not None:
+            yield _run_check("role that migrates", lambda: describe_administrator(admin))
         yield from _check_pool("role that reads", lambda: database.app)
-        yield from _check_pool("role that writes", lambda: database.worker)
         yield from (_check_replica(replica, settings) for replica in database.measure_replicas())
-        yield _run_check("worker", lambda: _worker(database, settings))
-        yield from _warn_of_tenants(database, settings, kinds.PERMISSIONS, _list_unreadable)
-        yield from _refused_sources(database, settings)
-        yield from _unread_changes(database, settings)
-        for kind in wings.kinds:
-            if kind.list_warnings is not None:
-                yield from _warn_of_tenants(database, settings, kind.name, kind.list_warnings)
-        for task in wings.maintenance:
-            if task.list_warnings is not None:
-                yield from _warn_of_tenants(database, settings, kinds.MAINTAIN, task.list_warnings)
-        if tenant is not None:
-            yield _run_check("near-duplicates", lambda: _near_duplicates(database.worker, tenant))
+        writer = list(_check_pool("role that writes", lambda: database.worker))
+        yield from writer
+        if all(check.ok for check in writer):
+            yield from _read_as_writer(database, settings, tenant, wings)
     finally:
         database.close()
+
+
+def _read_as_writer(database: Database, settings: Settings, tenant: str | None, wings: WingJobs) -> Iterator[Check]:
+    """Check jobs and sources of all tenants, as the role that writes."""
+    yield _run_check("worker", lambda: _worker(database, settings))
+    yield from _dead_jobs(database, settings)
+    yield from _warn_of_tenants(database, settings, kinds.PERMISSIONS, _list_unreadable)
+    yield from _refused_sources(database, settings)
+    yield from _unread_changes(database, settings)
+    for kind in wings.kinds:
+        if kind.list_warnings is not None:
+            yield from _warn_of_tenants(database, settings, kind.name, kind.list_warnings)
+    for task in wings.maintenance:
+        if task.list_warnings is not None:
+            yield from _warn_of_tenants(database, settings, kinds.MAINTAIN, task.list_warnings)
+    if tenant is not None:
+        yield _run_check("near-duplicates", lambda: _near_duplicates(database.worker, tenant))
 
 
 def _check_pool(name: str, open_pool: Callable[[], ConnectionPool]) -> Iterator[Check]:
@@ -147,6 +160,14 @@ def _worker(database: Database, settings: Settings) -> str:
     if unclaimed := Queue.open(database, settings.worker).count_unclaimed():
         raise ConfigError(f"no worker runs, and due jobs wait for one: {unclaimed:,}; start kosmos-rag worker")
     return "no job waits for a worker"
+
+
+def _dead_jobs(database: Database, settings: Settings) -> Iterator[Check]:
+    """Name the tenants whose jobs have failed for good."""
+    for tenant, jobs, code in Queue.open(database, settings.worker).count_dead():
+        remedy = f"`kosmos-rag jobs list -t {shlex.quote(tenant)} --state dead` shows them"
+        detail = f"warning: {count(jobs, 'dead job')}, most often because of {code}; {remedy}"
+        yield Check(name=f"tenant {tenant}", ok=True, detail=detail)
 
 
 _ListWarnings = Callable[[psycopg.Connection, uuid.UUID, Settings], Iterable[str]]

@@ -30,7 +30,7 @@ from kosmos_rag.indexing.recall import (
     time_queries,
 )
 from kosmos_rag.indexing.transactions import ensure_lock_release
-from kosmos_rag.storage.errors import translate_errors
+from kosmos_rag.storage.errors import connect_administrator
 from kosmos_rag.storage.migrate import SCHEMA
 from kosmos_rag.storage.placement import find_placement
 from kosmos_rag.storage.sql import statement
@@ -75,7 +75,7 @@ def admin_connection(conninfo: str) -> Iterator[psycopg.Connection]:
     CREATE INDEX CONCURRENTLY cannot run in a transaction. Two of them on one table would wait for each other, a
     deadlock, and so would one that waits for a lock within a statement: therefore the lock is polled.
     """
-    with translate_errors(), psycopg.connect(conninfo, autocommit=True) as connection:
+    with connect_administrator(conninfo, autocommit=True) as connection:
         connection.execute(statement("set_owner_role_for_session"))
         connection.execute(sql.SQL("SET statement_timeout = 0"))
         # Otherwise the server continues building for a client that is gone, and the next maintenance waits for it.

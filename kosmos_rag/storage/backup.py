@@ -23,7 +23,7 @@ from kosmos_rag.storage import embedded
 from kosmos_rag.storage.citus import distribute, has_workers
 from kosmos_rag.storage.database import Database, resolve_addresses
 from kosmos_rag.storage.dump_digest import TableDigest, describe_differences, digest_tables
-from kosmos_rag.storage.errors import translate_errors
+from kosmos_rag.storage.errors import connect_administrator
 from kosmos_rag.storage.migrate import SCHEMA, describe_older_line, knows, migrate
 from kosmos_rag.storage.provision import BACKUP
 from kosmos_rag.storage.setup import set_up
@@ -116,7 +116,7 @@ def restore(settings: DatabaseSettings, file: Path, *, verify: bool = False) -> 
         raise RequestError(f"the database has {tenants} tenants; restore into an empty database")
     program = _program("pg_restore", settings, f"pg_restore {' '.join(RESTORE_OPTIONS)} {file}")
     set_up(settings, "base")  # the roles; what a newer revision made would be in the way
-    with translate_errors(), psycopg.connect(admin) as connection:
+    with connect_administrator(admin) as connection:
         # The backup has the schema. pg_restore --clean would drop policies of missing tables, which Citus refuses.
         connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(SCHEMA)))
     _run(program, *RESTORE_OPTIONS, str(file), conninfo=admin)
@@ -124,7 +124,7 @@ def restore(settings: DatabaseSettings, file: Path, *, verify: bool = False) -> 
     migration = migrate(admin)
     if has_workers(admin):
         distribute(admin)
-    with translate_errors(), psycopg.connect(admin, autocommit=True) as connection:
+    with connect_administrator(admin, autocommit=True) as connection:
         connection.execute(statement("analyze"))
     _require_ready(settings)
     assert migration.after is not None
@@ -182,7 +182,7 @@ def _reader_options(admin: str) -> tuple[str, ...]:
 
     Raises DatabaseError if the role would not see them all.
     """
-    with translate_errors(), psycopg.connect(admin) as connection:
+    with connect_administrator(admin) as connection:
         row = connection.execute(statement("backup_rights")).fetchone()
         assert row is not None
         role, (unbound, reads_all, hidden_tables) = connection.info.user, row
@@ -223,7 +223,7 @@ def _program(name: str, settings: DatabaseSettings, command: str) -> Path:
 
 
 def _server_major(settings: DatabaseSettings) -> int:
-    with translate_errors(), psycopg.connect(_administrator(settings)) as connection:
+    with connect_administrator(_administrator(settings)) as connection:
         return connection.info.server_version // 10_000
 
 
@@ -268,6 +268,8 @@ def _remedy(output: str) -> str:
         return "make room, or name a file on another disk"
     if "version mismatch" in output or "unsupported version" in output:
         return "install client programs of the server's version or newer"
+    if "input file" in output:
+        return "the file is damaged, or of another program: restore another backup"
     return "check the server and database.admin_url; `kosmos-rag doctor` says more"
 
 
@@ -293,7 +295,7 @@ def _revision(file: Path, settings: DatabaseSettings) -> str:
 
 
 def _count_tenants(admin: str) -> int:
-    with translate_errors(), psycopg.connect(admin) as connection:
+    with connect_administrator(admin) as connection:
         if connection.execute(statement("schema_exists")).fetchone() != (True,):
             return 0
         _show_all_rows(connection)
@@ -309,7 +311,7 @@ def _count_tenants(admin: str) -> int:
 
 
 def _sample_tenants(admin: str) -> tuple[str, ...]:
-    with translate_errors(), psycopg.connect(admin) as connection:
+    with connect_administrator(admin) as connection:
         _show_all_rows(connection)
         rows = connection.execute(statement("sample_tenants"), {"count": _SAMPLED_TENANTS}).fetchall()
     return tuple(name for (name,) in rows)

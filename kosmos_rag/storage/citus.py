@@ -13,7 +13,7 @@ import psycopg
 from psycopg import sql
 
 from kosmos_rag.core.errors import DatabaseNotReady, RequestError
-from kosmos_rag.storage.errors import translate_errors
+from kosmos_rag.storage.errors import connect_administrator
 from kosmos_rag.storage.expected_catalog import ACROSS_TENANTS, TABLES, VERSION
 from kosmos_rag.storage.functions import POLICY_FUNCTIONS
 from kosmos_rag.storage.migrate import SCHEMA
@@ -110,7 +110,7 @@ def distribute(admin_conninfo: str, shards: int | None = None) -> list[str]:
         DatabaseNotReady: Citus, its nodes or the rights of the administrator are missing.
         RequestError: the tables have another number of shards.
     """
-    with translate_errors(), psycopg.connect(admin_conninfo) as connection:
+    with connect_administrator(admin_conninfo) as connection:
         connection.execute(statement("lock_provisioning"))
         require_cluster(connection)
         steps = plan(connection, shards)
@@ -121,7 +121,7 @@ def distribute(admin_conninfo: str, shards: int | None = None) -> list[str]:
 
 def has_workers(admin_conninfo: str) -> bool:
     """Return whether the server is a coordinator with workers."""
-    with translate_errors(), psycopg.connect(admin_conninfo) as connection:
+    with connect_administrator(admin_conninfo) as connection:
         row = connection.execute(statement("citus_nodes")).fetchone()
         if row is None or not row[0]:
             return False
@@ -137,7 +137,7 @@ def preview(admin_conninfo: str, shards: int | None = None) -> list[str]:
 
     Raises what `plan` raises.
     """
-    with translate_errors(), psycopg.connect(admin_conninfo) as connection:
+    with connect_administrator(admin_conninfo) as connection:
         return render(connection, plan(connection, shards))
 
 

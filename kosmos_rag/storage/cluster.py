@@ -15,7 +15,7 @@ import psycopg
 from kosmos_rag.core.errors import IndexLocked, NodeUnavailable, RequestError, StatementFailed
 from kosmos_rag.core.types.serialize import Serializable
 from kosmos_rag.storage.citus import require_cluster
-from kosmos_rag.storage.errors import translate_errors
+from kosmos_rag.storage.errors import connect_administrator
 from kosmos_rag.storage.placement import ClusterNode, cluster_nodes, is_distributed
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
@@ -156,7 +156,7 @@ def _connect(admin_conninfo: str, limit_s: float = 0) -> Iterator[psycopg.Connec
     A statement takes `limit_s` at most, or any time for 0.
     """
     options = f"-c statement_timeout={round(limit_s * 1000)}"
-    with translate_errors(), psycopg.connect(admin_conninfo, autocommit=True, options=options) as connection:
+    with connect_administrator(admin_conninfo, autocommit=True, options=options) as connection:
         require_cluster(connection)
         if not is_distributed(connection):
             raise RequestError("the tables are not distributed yet; run `kosmos-rag migrate --distribute`")

@@ -4,14 +4,12 @@ import math
 from dataclasses import dataclass
 from functools import partial
 
-import psycopg
-
 from kosmos_rag.core.config import EMBEDDED, DatabaseSettings
 from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.core.telemetry.metrics import REPLICA_LAG_SECONDS
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.storage import embedded
-from kosmos_rag.storage.errors import translate_errors
+from kosmos_rag.storage.errors import connect_administrator
 from kosmos_rag.storage.migrate import migrate
 from kosmos_rag.storage.node_pools import NodePools
 from kosmos_rag.storage.pool import ConnectionPool
@@ -50,7 +48,7 @@ def resolve_addresses(settings: DatabaseSettings) -> Addresses:
 
 
 def _has_schema(conninfo: str) -> bool:
-    with translate_errors(), psycopg.connect(conninfo) as connection:
+    with connect_administrator(conninfo) as connection:
         return connection.execute(statement("schema_exists")).fetchone() == (True,)
 
 

@@ -26,7 +26,7 @@ from kosmos_rag.core.stored_files import uploader_principal
 from kosmos_rag.core.types import EVERYONE, ErasureKind, ErasureReport, RetainedRows, hash_text, is_text
 from kosmos_rag.storage.audit.partitions import add_months
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.errors import translate_errors
+from kosmos_rag.storage.errors import connect_administrator
 from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.queue.uploads import UploadStore
@@ -435,7 +435,7 @@ def rewrite_files(admin_conninfo: str) -> None:
         DatabaseError: a table cannot be rewritten, or the administrator may not delete statistics or change
             `wal_recycle`.
     """
-    with translate_errors(), psycopg.connect(admin_conninfo, autocommit=True) as connection:
+    with connect_administrator(admin_conninfo, autocommit=True) as connection:
         connection.execute(sql.SQL("SET statement_timeout = 0"))
         connection.execute(statement("delete_planner_statistics"))
         for table in (*TENANT_TABLES, *EXEMPT_TABLES):

@@ -3,11 +3,14 @@
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import psycopg
 import psycopg_pool
 
 from kosmos_rag.core.errors import DatabaseUnavailable, NodeUnavailable, StatementFailed, first_line
+
+_ADMINISTRATOR = "database.admin_url"
 
 _NODE = re.compile(r"(?:remote node (?:\S+@)?|marked as essential: |while executing command on )(\S+?:\d+)")
 """How Citus names the node in an error: in the message, or in its context."""
@@ -35,12 +38,14 @@ def _find_lost_node(error: psycopg.Error) -> NodeUnavailable | None:
     )
 
 
-def _unavailable(error: psycopg.OperationalError) -> DatabaseUnavailable:
+def _unavailable(error: psycopg.OperationalError, setting: str) -> DatabaseUnavailable:
     reason = first_line(error)
     if "password" in reason or "authentication" in reason:
-        remedy = "check user and password of database.url"
+        remedy = f"check user and password of {setting}"
+        if setting != _ADMINISTRATOR:
+            remedy += ", whose role `kosmos-rag migrate` creates"
     elif "does not exist" in reason:
-        remedy = "create it, or correct database.url"
+        remedy = f"create it, or correct {setting}"
     elif "startup parameter" in reason:
         remedy = (
             "a pooler refuses the timeouts of the connection: set ignore_startup_parameters = options in PgBouncer "
@@ -52,13 +57,13 @@ def _unavailable(error: psycopg.OperationalError) -> DatabaseUnavailable:
             "worker processes, each of which holds one during maintenance (docs/how-to/pgbouncer.md)"
         )
     else:
-        remedy = "check that the server runs and that database.url names it; `kosmos-rag doctor` says more"
+        remedy = f"check that the server runs and that {setting} names it; `kosmos-rag doctor` says more"
     return DatabaseUnavailable(f"cannot connect to PostgreSQL: {reason}; {remedy}")
 
 
-def _remedy(error: psycopg.Error) -> str:
+def _remedy(error: psycopg.Error, setting: str) -> str:
     if isinstance(error, psycopg.errors.ReadOnlySqlTransaction) or "during recovery" in str(error):
-        return "; the server is a replica: name its primary in this URL, and replicas in database.replica_urls"
+        return f"; the server is a replica: name its primary in {setting}, and replicas in database.replica_urls"
     if isinstance(error, psycopg.errors.DiskFull):
         return "; the server's disk is full: make room and try again, what was stored before is kept"
     if isinstance(error, psycopg.errors.ForeignKeyViolation) and _TENANT_KEY.search(error.diag.constraint_name or ""):
@@ -67,8 +72,11 @@ def _remedy(error: psycopg.Error) -> str:
 
 
 @contextmanager
-def translate_errors() -> Iterator[None]:
+def translate_errors(setting: str = "database.url") -> Iterator[None]:
     """Translate errors of the driver and its pool into subclasses of DatabaseError.
+
+    Args:
+        setting: That has the address of the server, for remedies.
 
     Raises:
         DatabaseUnavailable: no connection to the server, or no free one in the pool.
@@ -87,9 +95,21 @@ def translate_errors() -> Iterator[None]:
         if (node := _find_lost_node(error)) is not None:
             raise node from error
         if _is_connection_lost(error.sqlstate):
-            raise _unavailable(error) from error
-        raise StatementFailed(f"{first_line(error)}{_remedy(error)}", sqlstate=error.sqlstate) from error
+            raise _unavailable(error, setting) from error
+        raise StatementFailed(f"{first_line(error)}{_remedy(error, setting)}", sqlstate=error.sqlstate) from error
     except psycopg.Error as error:
         if (node := _find_lost_node(error)) is not None:
             raise node from error
-        raise StatementFailed(f"{first_line(error)}{_remedy(error)}", sqlstate=error.sqlstate) from error
+        raise StatementFailed(f"{first_line(error)}{_remedy(error, setting)}", sqlstate=error.sqlstate) from error
+
+
+@contextmanager
+def connect_administrator(conninfo: str, **arguments: Any) -> Iterator[psycopg.Connection]:
+    """Connect as the role of `database.admin_url`, for a block. Raises what `translate_errors` raises.
+
+    Args:
+        conninfo: Its connection string.
+        arguments: Of `psycopg.connect`.
+    """
+    with translate_errors(_ADMINISTRATOR), psycopg.connect(conninfo, **arguments) as connection:
+        yield connection

@@ -145,7 +145,7 @@ def _migrate_once(engine: "SqlEngine", revision: str) -> Migration:
     from sqlalchemy import text
     from sqlalchemy.exc import DBAPIError
 
-    with translate_errors(), engine.begin() as connection:
+    with translate_errors("database.admin_url"), engine.begin() as connection:
         try:
             connection.execute(text(statement("lock_provisioning")))
             connection.execute(text(statement("limit_lock_waits")))

@@ -9,7 +9,7 @@ import psycopg
 from psycopg import sql
 
 from kosmos_rag.core.errors import DatabaseNotReady
-from kosmos_rag.storage.errors import translate_errors
+from kosmos_rag.storage.errors import connect_administrator
 from kosmos_rag.storage.migrate import SCHEMA
 from kosmos_rag.storage.sql import statement
 
@@ -26,7 +26,7 @@ def create_database(admin_conninfo: str, name: str) -> None:
 
     `admin_conninfo` names another database of the server.
     """
-    with translate_errors(), psycopg.connect(admin_conninfo, autocommit=True) as connection:
+    with connect_administrator(admin_conninfo, autocommit=True) as connection:
         if connection.execute(statement("database_exists"), {"name": name}).fetchone() is None:
             try:
                 connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
@@ -70,7 +70,7 @@ def provision(admin_conninfo: str, *, app_url: str | None = None, worker_url: st
     Raises:
         DatabaseNotReady: the server has no pgvector, or the administrator lacks the rights.
     """
-    with translate_errors(), psycopg.connect(admin_conninfo) as connection:
+    with connect_administrator(admin_conninfo) as connection:
         # Concurrent provisioning of one database runs one after another.
         connection.execute(statement("lock_provisioning"))
         try:
@@ -89,6 +89,25 @@ def provision(admin_conninfo: str, *, app_url: str | None = None, worker_url: st
                 "(docs/how-to/managed-postgresql.md)"
             )
             raise DatabaseNotReady([message]) from error
+
+
+def describe_administrator(admin_conninfo: str) -> str:
+    """Return who the administrator is, and whether it may migrate.
+
+    Raises:
+        DatabaseNotReady: the server does not have the roles yet.
+        DatabaseUnavailable: no connection to the server.
+    """
+    with connect_administrator(admin_conninfo) as connection:
+        missing = [
+            role
+            for role in (OWNER, APP, WORKER, BACKUP)
+            if connection.execute(statement("role_exists"), {"name": role}).fetchone() is None
+        ]
+        if missing:
+            raise DatabaseNotReady([f"the server has no role {', '.join(missing)}; run `kosmos-rag migrate`"])
+        may_migrate = connection.execute(statement("can_set_role"), {"role": OWNER}).fetchone() == (True,)
+        return f"{connection.info.user}, which may {'migrate and back up' if may_migrate else f'not act as {OWNER}'}"
 
 
 def _create_extension(connection: psycopg.Connection) -> None:

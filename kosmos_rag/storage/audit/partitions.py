@@ -15,7 +15,7 @@ from psycopg import sql
 from kosmos_rag.core.errors import ConfigError, first_line
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.errors import translate_errors
+from kosmos_rag.storage.errors import connect_administrator
 from kosmos_rag.storage.provision import BACKUP
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
@@ -126,7 +126,7 @@ def _admin_conninfo(database: Database) -> str:
 
 @contextmanager
 def _owner_connection(admin_conninfo: str) -> Iterator[psycopg.Connection]:
-    with translate_errors(), psycopg.connect(admin_conninfo, autocommit=True) as connection:
+    with connect_administrator(admin_conninfo, autocommit=True) as connection:
         connection.execute(statement("set_owner_role_for_session"))
         connection.execute(sql.SQL("SET statement_timeout = 0"))
         connection.execute(sql.SQL("SET lock_timeout = {}").format(sql.Literal(_LOCK_TIMEOUT)))

@@ -221,6 +221,14 @@ class Queue:
             rows = connection.execute(statement("count_jobs")).fetchall()
         return [JobCount(kind=kind, state=JobState(state), count=n, oldest_s=age) for kind, state, n, age in rows]
 
+    def count_dead(self, limit: int = 20) -> list[tuple[str, int, str | None]]:
+        """Return tenants with dead jobs, how many, and their most frequent code.
+
+        Those with most of them first.
+        """
+        with self._pool.untenanted() as connection:
+            return connection.execute(statement("count_dead_jobs"), {"limit": limit}).fetchall()
+
     def count_unclaimed(self, owner: TenantRef | None = None) -> int:
         """Count the due jobs that no worker claims, because none runs.
 

@@ -270,6 +270,15 @@ SELECT j.kind, j.state, count(*),
  WHERE j.state IN ('scheduled', 'queued', 'running', 'dead')
  GROUP BY j.kind, j.state
 
+-- name: count_dead_jobs
+-- Of each tenant, with the most frequent code; the tenants with most of them first.
+SELECT j.tenant, count(*), mode() WITHIN GROUP (ORDER BY j.code)
+  FROM kosmos.jobs j
+ WHERE j.state = 'dead'
+ GROUP BY j.tenant_id, j.tenant
+ ORDER BY count(*) DESC, j.tenant
+ LIMIT %(limit)s
+
 -- name: unclaimed_jobs
 -- Due jobs while no worker runs: none has a lease, and none has ended a job lately.
 SELECT count(*)

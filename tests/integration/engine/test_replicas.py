@@ -178,7 +178,9 @@ def test_replica_as_the_only_server__says_what_to_do_where_it_must_write(
     alone = {"database.url": servers.replica_url(APP), "database.replica_urls": ()}
     with (
         opened(replicated, {**alone, "rag.audit.enabled": True}) as engine,
-        pytest.raises(StatementFailed, match=r"name its primary in this URL, and replicas in database\.replica_urls"),
+        pytest.raises(
+            StatementFailed, match=r"name its primary in database\.url, and replicas in database\.replica_urls"
+        ),
     ):
         engine.tenant(tenant_name).search("margin")
 

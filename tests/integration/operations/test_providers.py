@@ -172,9 +172,12 @@ def test_provider__has_the_whole_life(
 ) -> None:
     """Migrate, ingest, search, index, check, upgrade and go back, back up, restore elsewhere, erase."""
     source, target = (_start(tmp_path / folder, PROVIDERS[name]) for folder in ("source", "target"))
+    filled = settings.model_copy(update={"database": source.settings})
+    details = [check.detail for check in diagnose(filled) if check.name == "role that migrates"]
+    missing = "the server has no role kosmos_owner, kosmos_app, kosmos_worker, kosmos_backup; run `kosmos-rag migrate`"
+    assert details == [missing]
     assert set_up(source.settings, "0100").after == "0100"
     assert set_up(source.settings).after == REVISION
-    filled = settings.model_copy(update={"database": source.settings})
     fill(filled)
     hits = read_hits(filled, "everyone")
     assert [len(sources) for sources in hits.values()] == [20, 4]

@@ -533,7 +533,9 @@ def test_wrong_password__is_in_the_message(settings: Settings, database: Databas
             connection.execute("SELECT pg_reload_conf()")
             wrong = database.url.replace("kosmos-test", "wrong")
             assert wrong != database.url
-            with pytest.raises(DatabaseUnavailable, match=r"password authentication failed.*check user and password"):
+            with pytest.raises(
+                DatabaseUnavailable, match="password authentication failed.*check user and password of database.url"
+            ):
                 _ask(settings.model_copy(update={"database": database.model_copy(update={"url": wrong})}))
             _ask(settings)
         finally:

@@ -1,0 +1,41 @@
+"""`diagnose`: what it says about connections and jobs."""
+
+import psycopg
+
+from kosmos_rag import Settings, SourceDocument
+from kosmos_rag.engine.diagnosis import diagnose
+from tests.integration.variants import changed, opened
+
+
+def test_dead_jobs__are_named_by_tenant_with_their_most_frequent_code(settings: Settings, tenant_name: str) -> None:
+    with opened(settings, {}) as engine:
+        jobs = engine.tenant(tenant_name).jobs
+        for number in range(3):
+            jobs.enqueue(SourceDocument(source=f"document-{number}", data=b"words"))
+    with psycopg.connect(settings.database.admin_url or "") as connection:
+        connection.execute(
+            "UPDATE kosmos.jobs SET state = 'dead', finished_at = now(), code = "
+            "CASE payload ->> 'source' WHEN 'document-0' THEN 'encrypted' ELSE 'corrupt' END "
+            "WHERE tenant = %s AND kind = 'document'",
+            [tenant_name],
+        )
+    (check,) = [check for check in diagnose(settings) if check.name == f"tenant {tenant_name}"]
+    assert check.ok
+    command = f"`kosmos-rag jobs list -t {tenant_name} --state dead` shows them"
+    assert check.detail == f"warning: 3 dead jobs, most often because of corrupt; {command}"
+
+
+def test_unreachable_writer__is_one_problem_that_names_its_setting(settings: Settings) -> None:
+    """Each check of jobs and sources repeated it, and named database.url."""
+    nowhere = changed(settings, {"database.worker_url": "postgresql://kosmos_worker@127.0.0.1:1/kosmos"})
+    (problem,) = [check for check in diagnose(nowhere) if "127.0.0.1" in check.detail]
+    assert (problem.name, problem.ok) == ("role that writes", False)
+    assert "check that the server runs and that database.worker_url names it" in problem.detail
+
+
+def test_unreachable_administrator__is_a_problem(settings: Settings) -> None:
+    nowhere = changed(settings, {"database.admin_url": "postgresql://postgres@127.0.0.1:1/kosmos"})
+    checks = {check.name: check for check in diagnose(nowhere)}
+    assert checks["role that reads"].ok
+    assert not checks["role that migrates"].ok
+    assert "database.admin_url names it" in checks["role that migrates"].detail
