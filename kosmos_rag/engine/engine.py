@@ -323,10 +323,9 @@ class Engine:
     def purge_files(self) -> None:
         """Rewrite the files of the database, to remove erased rows physically.
 
-        It takes exclusive locks. Raises ConfigError without `database.admin_url`, DatabaseError if the administrator
-        may not do it.
+        It takes exclusive locks. Raises ConfigError unless `database.admin_url` is of a superuser, DatabaseError.
         """
-        rewrite_files(self._database.admin_conninfo)
+        rewrite_files(self._database.urls()["admin_url"])
 
     def close(self) -> None:
         """Finish background work and close the connections.

@@ -44,7 +44,7 @@ def test_erase__shows_then_erases_and_records(kosmos: Run, tmp_path: Path) -> No
         False,
     )
     assert len(json.loads(kosmos("documents", "--json").stdout)["documents"]) == 1
-    assert f"1 records of erasures are valid\nlast erasure {payload['sha256']}" in kosmos("audit", "verify").stdout
+    assert f"the records of 1 erasure are valid\nlast erasure {payload['sha256']}" in kosmos("audit", "verify").stdout
 
     deleted = kosmos("tenant", "delete", "default", "--yes", "--purge")
     assert "the files of the database were rewritten" in deleted.stdout

@@ -20,6 +20,7 @@ from kosmos_rag.apps.cli.common import (
 from kosmos_rag.apps.cli.options import TenantOptions, command
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.text.counts import count
 
 if TYPE_CHECKING:
     from kosmos_rag.core.types import AuditRecord, AuditReport, DocumentAccess
@@ -189,7 +190,7 @@ def _summary(report: "AuditReport") -> str:
     expired = f"; the records of {report.expired} seals are past retention" if report.expired else ""
     last = f"\nlast seal {report.head}" if report.head else ""
     if report.erasures:
-        last += f"\n{report.erasures} records of erasures are valid\nlast erasure {report.erasure_head}"
+        last += f"\nthe records of {count(report.erasures, 'erasure')} are valid\nlast erasure {report.erasure_head}"
     return summary + expired + last
 
 

@@ -16,7 +16,7 @@ from psycopg import sql
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.errors import IngestionError, RequestError
+from kosmos_rag.core.errors import ConfigError, IngestionError, RequestError
 from kosmos_rag.core.types import EVERYONE, Filter
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.engine.uploads import StoredUpload
@@ -544,6 +544,17 @@ def test_samples__of_a_subject_go_by_the_principal_that_the_service_adds(
         assert (erased["feedback"], erased["monitor_samples"]) == (1, 1)
         query = "SELECT principals FROM kosmos.monitor_samples WHERE tenant_id = %s"
         assert connection.execute(query, [acme.id]).fetchall() == [([EVERYONE, "user:bob"],)]
+
+
+@pytest.mark.parametrize("has_administrator", [False, True])
+def test_purge__without_a_superuser_is_refused(settings: Settings, has_administrator: bool) -> None:
+    """It ended after the erasure, with `permission denied for table pg_statistic` and no word of what to do."""
+    address = settings.database.url if has_administrator else None
+    with (
+        opened(settings, {"database.admin_url": address}) as engine,
+        pytest.raises(ConfigError, match=r"needs a superuser in database\.admin_url"),
+    ):
+        engine.purge_files()
 
 
 def test_purge__leaves_the_text_in_no_file_of_the_server(loaded_settings: Settings, tmp_path: Path) -> None:

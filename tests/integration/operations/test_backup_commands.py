@@ -297,7 +297,7 @@ def test_restore__refuses_what_is_no_backup_of_ours(
     with pytest.raises(RequestError, match="there is no file"):
         restore(empty_database, tmp_path / "missing.dump")
     (tmp_path / "text.dump").write_text("words")
-    with pytest.raises(RequestError, match="is no backup that can be read: .*: restore another backup"):
+    with pytest.raises(RequestError, match=r"is no backup that can be read: .*: restore another backup"):
         restore(empty_database, tmp_path / "text.dump")
     assert settings.database.admin_url is not None
     with psycopg.connect(settings.database.admin_url) as connection:

@@ -534,7 +534,7 @@ def test_wrong_password__is_in_the_message(settings: Settings, database: Databas
             wrong = database.url.replace("kosmos-test", "wrong")
             assert wrong != database.url
             with pytest.raises(
-                DatabaseUnavailable, match="password authentication failed.*check user and password of database.url"
+                DatabaseUnavailable, match=r"password authentication failed.*check user and password of database\.url"
             ):
                 _ask(settings.model_copy(update={"database": database.model_copy(update={"url": wrong})}))
             _ask(settings)
