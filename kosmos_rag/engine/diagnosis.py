@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,8 +35,9 @@ from kosmos_rag.models.packaged import MINILM_INT8
 from kosmos_rag.models.reranking.server import ServerReranker
 from kosmos_rag.parsing.sandbox.fork_server import probe_isolation
 from kosmos_rag.storage.database import Database
+from kosmos_rag.storage.errors import describe_read_only
 from kosmos_rag.storage.pool import ConnectionPool
-from kosmos_rag.storage.provision import describe_administrator
+from kosmos_rag.storage.provision import WORKER, describe_administrator
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.queue.sync_runs import SyncRuns
@@ -43,6 +45,8 @@ from kosmos_rag.storage.replicas import ReplicaPool
 from kosmos_rag.storage.tenants import tenant as tenant_ref
 
 _MIN_FREE_BYTES = 1024**3
+_MAX_CLOCK_S = 30.0
+"""Seconds that two clocks may differ, as for the tokens of sign-in."""
 _UNREAD_S = 600.0
 """Age of changes that no worker has read, from which on there is a warning."""
 _PAIRS = 20
@@ -108,6 +112,7 @@ def _database(settings: Settings, tenant: str | None, wings: WingJobs) -> Iterat
 def _read_as_writer(database: Database, settings: Settings, tenant: str | None, wings: WingJobs) -> Iterator[Check]:
     """Check jobs and sources of all tenants, as the role that writes."""
     yield _run_check("worker", lambda: _worker(database, settings))
+    yield _run_check("clock", lambda: _clock(database, settings))
     yield from _dead_jobs(database, settings)
     yield from _warn_of_tenants(database, settings, kinds.PERMISSIONS, _list_unreadable)
     yield from _refused_sources(database, settings)
@@ -124,7 +129,8 @@ def _read_as_writer(database: Database, settings: Settings, tenant: str | None, 
 
 def _check_pool(name: str, open_pool: Callable[[], ConnectionPool]) -> Iterator[Check]:
     try:
-        state = open_pool().inspect()
+        pool = open_pool()
+        state = pool.inspect()
     except KosmosError as error:
         yield Check(name=name, ok=False, detail=" ".join(str(error).split()))
         return
@@ -132,7 +138,9 @@ def _check_pool(name: str, open_pool: Callable[[], ConnectionPool]) -> Iterator[
         f"{state.role} on PostgreSQL {state.server_version // 10000}, pgvector {state.vector_version}, "
         f"revision {state.revision}, row-level security in force"
     )
-    if not state.problems:
+    if state.read_only and pool.role == WORKER:
+        yield Check(name=name, ok=False, detail=f"the server takes no changes{describe_read_only(pool.setting)}")
+    elif not state.problems:
         yield Check(name=name, ok=True, detail=summary)
     for warning in state.warnings:
         yield Check(name=name, ok=True, detail=f"warning: {warning}")
@@ -160,6 +168,32 @@ def _worker(database: Database, settings: Settings) -> str:
     if unclaimed := Queue.open(database, settings.worker).count_unclaimed():
         raise ConfigError(f"no worker runs, and due jobs wait for one: {unclaimed:,}; start kosmos-rag worker")
     return "no job waits for a worker"
+
+
+def _clock(database: Database, settings: Settings) -> str:
+    before = datetime.now(UTC)
+    server = Queue.open(database, settings.worker).read_server_time()
+    return compare_clocks(server, before, datetime.now(UTC))
+
+
+def compare_clocks(server: datetime, before: datetime, after: datetime) -> str:
+    """Return how far the clock of this machine is from that of the server.
+
+    Args:
+        server: Time of the server.
+        before: Time of this machine before the server was asked.
+        after: And after that.
+
+    Raises ConfigError where it is further than two machines may be apart.
+    """
+    ahead_s = max((before - server).total_seconds(), 0.0) - max((server - after).total_seconds(), 0.0)
+    if abs(ahead_s) > _MAX_CLOCK_S:
+        direction = "ahead of" if ahead_s > 0 else "behind"
+        raise ConfigError(
+            f"the clock of this machine is {abs(ahead_s):,.0f} s {direction} that of the database; set both by NTP: "
+            "tokens of sign-in, signatures and expiries compare times"
+        )
+    return "as that of the database"
 
 
 def _dead_jobs(database: Database, settings: Settings) -> Iterator[Check]:

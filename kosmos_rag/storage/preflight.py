@@ -33,6 +33,7 @@ _DANGERS = {
     WORKER: "reads all rows of a tenant",
     BACKUP: "reads the rows of every tenant",
 }
+_READ_ONLY = ("in_hot_standby", "default_transaction_read_only")
 _RESTORE = "restore it as the migrations make it"
 _MIGRATE = "run `kosmos-rag migrate`"
 
@@ -50,6 +51,8 @@ class ServerState:
     """True if role and catalogue isolate the tenants; None for an unknown catalogue."""
     warnings: tuple[str, ...] = ()
     """What the migrations did not make, and what may be meant."""
+    read_only: bool = False
+    """Whether it is a replica, or refuses changes by its settings."""
     nodes: tuple[ClusterNode, ...] = ()
     """The nodes of a cluster. One that is down is no problem of the others, so it is not among `problems`."""
 
@@ -265,6 +268,7 @@ def inspect(connection: psycopg.Connection, expected_role: str) -> ServerState:
         problems=tuple(problems),
         apart=apart,
         warnings=tuple(warnings),
+        read_only="on" in {connection.info.parameter_status(name) for name in _READ_ONLY},
     )
 
 

@@ -1,9 +1,13 @@
 """`diagnose`: what it says about connections and jobs."""
 
+from datetime import UTC, datetime, timedelta
+
 import psycopg
+import pytest
 
 from kosmos_rag import Settings, SourceDocument
-from kosmos_rag.engine.diagnosis import diagnose
+from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.engine.diagnosis import compare_clocks, diagnose
 from tests.integration.variants import changed, opened
 
 
@@ -39,3 +43,27 @@ def test_unreachable_administrator__is_a_problem(settings: Settings) -> None:
     assert checks["role that reads"].ok
     assert not checks["role that migrates"].ok
     assert "database.admin_url names it" in checks["role that migrates"].detail
+
+
+def test_clock__of_the_server_is_compared(settings: Settings) -> None:
+    (check,) = [check for check in diagnose(settings) if check.name == "clock"]
+    assert (check.ok, check.detail) == (True, "as that of the database")
+
+
+@pytest.mark.parametrize(
+    ("apart_s", "message"), [(-29, None), (29, None), (-31, "31 s behind that"), (31, "31 s ahead of that")]
+)
+def test_clock__may_be_half_a_minute_off(apart_s: int, message: str | None) -> None:
+    server = datetime(2026, 11, 27, tzinfo=UTC)
+    here = server + timedelta(seconds=apart_s)
+    if message is None:
+        assert compare_clocks(server, here, here) == "as that of the database"
+    else:
+        with pytest.raises(ConfigError, match=message):
+            compare_clocks(server, here, here)
+
+
+def test_clock__that_waited_long_for_the_server_is_not_off() -> None:
+    server = datetime(2026, 11, 27, tzinfo=UTC)
+    minute = timedelta(minutes=1)
+    assert compare_clocks(server, server - minute, server + minute) == "as that of the database"

@@ -13,7 +13,7 @@ from kosmos_rag.core.errors import StatementFailed
 from kosmos_rag.core.telemetry.prometheus import PrometheusObserver
 from kosmos_rag.engine.diagnosis import diagnose
 from kosmos_rag.models.testing.hashing import HashingEmbedder
-from kosmos_rag.storage.provision import APP
+from kosmos_rag.storage.provision import APP, WORKER
 from tests.integration.apps.http.serving import Signer, serving, with_tokens
 from tests.integration.variants import changed, opened
 from tests.standby import ReplicatedServer, replicated_server
@@ -175,6 +175,10 @@ def test_replica_as_the_only_server__says_what_to_do_where_it_must_write(
     with Engine(replicated, embedder=HashingEmbedder()) as engine:
         engine.tenant(tenant_name).ingest([_document("margin")])
     servers.wait_for_replica()
+    writer = changed(replicated, {"database.worker_url": servers.replica_url(WORKER)})
+    (check,) = [check for check in diagnose(writer) if check.name == "role that writes"]
+    remedy = "the server takes no changes; it is a replica: name its primary in database.worker_url"
+    assert (check.ok, check.detail.startswith(remedy)) == (False, True), check.detail
     alone = {"database.url": servers.replica_url(APP), "database.replica_urls": ()}
     with (
         opened(replicated, {**alone, "rag.audit.enabled": True}) as engine,
