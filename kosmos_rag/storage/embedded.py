@@ -15,8 +15,6 @@ import tempfile
 import threading
 import time
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -191,7 +189,7 @@ def start(data_dir: Path) -> EmbeddedServer:
             data_dir.mkdir(parents=True, exist_ok=True)
             _keep_permissions(package)
             _quote_socket_folder(package)
-            with _locked(package):
+            with _bound_lock(package):
                 _remove_dead_users(data_dir)
                 _remove_stale_locks(data_dir)
                 package.get_server(data_dir, cleanup_mode="stop", start=False).ensure_pgdata_inited()
@@ -207,22 +205,24 @@ def start(data_dir: Path) -> EmbeddedServer:
     return EmbeddedServer(data_dir=data_dir, socket_dir=str(info.socket_dir), port=info.port or 5432)
 
 
-@contextmanager
-def _locked(package: Any) -> Iterator[None]:
-    """Hold the lock that the package takes to start and stop the servers of this user.
+def _bound_lock(package: Any) -> Any:
+    """Return the lock that the package takes to start and stop the servers of this user, with a limit of time.
 
-    Raises RuntimeError where another process holds it for longer than a recovery takes: a suspended one, for example.
+    It raises RuntimeError where another process holds it for longer than a recovery takes: a suspended one, for
+    example. The package itself would wait without end.
     """
     lock = package.PostgresServer._lock  # noqa: SLF001 — the package does not offer it
-    if not lock.acquire(timeout=_RECOVERY_S):
-        raise RuntimeError(
-            f"another process has started or stopped an embedded server for {_RECOVERY_S:.0f} s; continue it if it is "
-            f"suspended, or end it (its lock is {lock.path})"
-        )
-    try:
-        yield
-    finally:
-        lock.release()
+
+    def acquire() -> bool:
+        if not type(lock).acquire(lock, timeout=_RECOVERY_S):
+            raise RuntimeError(
+                f"another process has started or stopped an embedded server for {_RECOVERY_S:.0f} s; continue it if it "
+                f"is suspended, or end it (its lock is {lock.path})"
+            )
+        return True
+
+    lock.acquire = acquire
+    return lock
 
 
 def _run_server(package: Any, data_dir: Path) -> Any:

@@ -291,8 +291,12 @@ def test_start__names_the_lock_that_another_process_does_not_release(
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "locked\n"
-        with pytest.raises(DatabaseUnavailable, match=rf"another process .* continue it .*{re.escape(str(lock))}"):
+        message = rf"another process .* continue it .*{re.escape(str(lock))}"
+        with pytest.raises(DatabaseUnavailable, match=message):
             embedded.start(tmp_path / "data")
+        # The package takes it again, after this module has released it.
+        with pytest.raises(RuntimeError, match=message):
+            embedded._package().PostgresServer(tmp_path / "data").stop()
         holder.communicate()
     package_lock.lockfile.close()  # it stays open where a lock was not had
 
