@@ -19,6 +19,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from kosmos_rag.core.config import EMBEDDED, DatabaseSettings
 from kosmos_rag.core.errors import ConfigError, DatabaseError, DatabaseNotReady, RequestError
 from kosmos_rag.core.extras import is_installed
+from kosmos_rag.core.text.counts import count
 from kosmos_rag.storage import embedded
 from kosmos_rag.storage.citus import distribute, has_workers
 from kosmos_rag.storage.database import Database, resolve_addresses
@@ -36,6 +37,7 @@ READER_OPTIONS = (f"--role={BACKUP}", "--enable-row-security")
 RESTORE_OPTIONS = ("--exit-on-error", "--single-transaction")
 _ROW_OPTIONS = ("--data-only", f"--schema={SCHEMA}")
 _SAMPLED_TENANTS = 50
+_SHOWN_TABLES = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -194,7 +196,12 @@ def _reader_options(admin: str) -> tuple[str, ...]:
             f"or set database.admin_url to the address of {BACKUP}"
         )
     if hidden_tables:
-        raise DatabaseError(f"{BACKUP} does not read {', '.join(hidden_tables)} yet; run `kosmos-rag migrate`")
+        shown = ", ".join(hidden_tables[:_SHOWN_TABLES])
+        more = (
+            f" and {count(len(hidden_tables) - _SHOWN_TABLES, 'more table')}" if hidden_tables[_SHOWN_TABLES:] else ""
+        )
+        remedy = "run `kosmos-rag migrate`, or before it back up as a superuser"
+        raise DatabaseError(f"{BACKUP} does not read {shown}{more} yet; {remedy}")
     return READER_OPTIONS
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kosmos_rag.core.errors import DatabaseNotReady, KosmosError, StatementFailed
+from kosmos_rag.core.errors import DatabaseNotReady, KosmosError, RequestError, StatementFailed
 from kosmos_rag.core.extras import require_extra
 from kosmos_rag.storage.errors import translate_errors
 from kosmos_rag.storage.functions import POLICY_FUNCTIONS, apply_functions, drop_functions
@@ -18,6 +18,7 @@ from kosmos_rag.storage.sql import statement
 
 if TYPE_CHECKING:
     from alembic.config import Config
+    from alembic.script import ScriptDirectory
     from sqlalchemy import Connection
     from sqlalchemy import Engine as SqlEngine
 
@@ -104,7 +105,7 @@ def _current(connection: "Connection") -> str | None:
     return MigrationContext.configure(connection, opts={"version_table_schema": SCHEMA}).get_current_revision()
 
 
-def migrate(admin_conninfo: str, revision: str = "head") -> Migration:
+def migrate(admin_conninfo: str, revision: str = "head", *, may_drop: bool = True) -> Migration:
     """Upgrade or downgrade the database to `revision`.
 
     One transaction as kosmos_owner: afterwards the database is at `revision`, or unchanged. An upgrade brings the
@@ -113,7 +114,12 @@ def migrate(admin_conninfo: str, revision: str = "head") -> Migration:
     Everybody waits for a table behind a migration that waits for it. So it waits two seconds for a table that another
     transaction uses, lets the others pass, and begins again, a hundred times.
 
+    Args:
+        revision: `head`, `base` or a revision.
+        may_drop: whether a downgrade may drop what newer revisions created.
+
     Raises:
+        RequestError: it would be a downgrade, which may not be.
         DatabaseNotReady: this version of the code does not know the revision.
         DatabaseUnavailable: no connection to the server.
         StatementFailed: the server refused a statement of a revision.
@@ -128,7 +134,7 @@ def migrate(admin_conninfo: str, revision: str = "head") -> Migration:
     while True:
         attempt += 1
         try:
-            return _migrate_once(engine, revision)
+            return _migrate_once(engine, revision, may_drop=may_drop)
         except StatementFailed as error:
             if error.sqlstate not in _BLOCKED:
                 raise
@@ -140,7 +146,7 @@ def migrate(admin_conninfo: str, revision: str = "head") -> Migration:
             time.sleep(_PAUSE_S)
 
 
-def _migrate_once(engine: "SqlEngine", revision: str) -> Migration:
+def _migrate_once(engine: "SqlEngine", revision: str, *, may_drop: bool) -> Migration:
     from alembic.util import CommandError
     from sqlalchemy import text
     from sqlalchemy.exc import DBAPIError
@@ -152,18 +158,20 @@ def _migrate_once(engine: "SqlEngine", revision: str) -> Migration:
             connection.execute(text(statement("set_owner_role")))
             connection.execute(text(statement("set_sequential_mode")))
             before = _current(connection)
-            functions = _run(connection, revision, before)
+            functions = _run(connection, revision, before, may_drop=may_drop)
             if (after := _current(connection)) is not None:
                 connection.exec_driver_sql(_comment(after))
         except CommandError as error:
-            raise DatabaseNotReady([f"cannot migrate to {revision!r}: {error}"]) from error
+            raise DatabaseNotReady(
+                [f"cannot migrate to {revision!r}: {error}; name head, base or a revision"]
+            ) from error
         except DBAPIError as error:
             # SQLAlchemy wraps errors of the driver, and `translate_errors` knows those of the driver.
             raise (error.orig or error) from error
         return Migration(before=before, after=after, functions=functions)
 
 
-def _run(connection: "Connection", revision: str, before: str | None) -> tuple[str, ...]:
+def _run(connection: "Connection", revision: str, before: str | None, *, may_drop: bool) -> tuple[str, ...]:
     """Run revisions, apply functions, and return the names of changed functions."""
     from alembic import command
     from alembic.script import ScriptDirectory
@@ -174,6 +182,12 @@ def _run(connection: "Connection", revision: str, before: str | None) -> tuple[s
     if before is not None and before not in {entry.revision for entry in script.walk_revisions()}:
         unknown = f"the database is at revision {before}, unknown to this version; install a newer kosmos-rag"
         raise DatabaseNotReady([describe_older_line(before) or unknown])
+    is_downgrade = before is not None and _is_older(script, revision, before)
+    if is_downgrade and not may_drop:
+        raise RequestError(
+            f"the database is at revision {before}: a downgrade to {revision} drops the tables of newer revisions with "
+            "their data; write a backup, and add --yes"
+        )
     driver = connection.connection.driver_connection
     assert driver is not None
     if revision == "base":
@@ -181,7 +195,7 @@ def _run(connection: "Connection", revision: str, before: str | None) -> tuple[s
         command.downgrade(config, revision)
         drop_functions(driver)
         return ()
-    if before is not None and _is_older(script, revision, before):
+    if is_downgrade:
         command.downgrade(config, revision)
         return ()
     of_policies = apply_functions(driver, POLICY_FUNCTIONS)
@@ -198,10 +212,7 @@ def _comment(revision: str) -> str:
     return f"COMMENT ON TABLE {SCHEMA}.alembic_version IS {'NULL' if oldest is None else repr(oldest)}"
 
 
-def _is_older(script: object, revision: str, current: str) -> bool:
-    from alembic.script import ScriptDirectory
-
-    assert isinstance(script, ScriptDirectory)
+def _is_older(script: "ScriptDirectory", revision: str, current: str) -> bool:
     if revision in {"head", current}:
         return False
-    return any(entry.revision == revision for entry in script.iterate_revisions(current, "base"))
+    return revision == "base" or any(entry.revision == revision for entry in script.iterate_revisions(current, "base"))

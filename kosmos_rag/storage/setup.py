@@ -11,17 +11,21 @@ from kosmos_rag.storage.migrate import Migration, migrate
 from kosmos_rag.storage.provision import provision
 
 
-def set_up(settings: DatabaseSettings, revision: str = "head") -> Migration:
+def set_up(settings: DatabaseSettings, revision: str = "head", *, may_drop: bool = True) -> Migration:
     """Provision the database and migrate it to `revision`.
 
+    Args:
+        may_drop: whether a downgrade may drop what newer revisions created.
+
     Raises:
+        RequestError: it would be a downgrade, which may not be.
         ConfigError: `database.admin_url` is not set.
         DatabaseUnavailable: no connection to the server.
         DatabaseNotReady: the server or the revision does not fit.
     """
     admin = _administrator(settings)
     provision(admin, app_url=settings.url, worker_url=settings.worker_url)
-    return migrate(admin, revision)
+    return migrate(admin, revision, may_drop=may_drop)
 
 
 def distribute_tables(settings: DatabaseSettings, *, shards: int | None = None, dry_run: bool = False) -> list[str]:

@@ -27,6 +27,9 @@ def migrate(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="With --distribute: print the statements without running them.")
     ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Also downgrade, which drops what newer revisions created.")
+    ] = False,
     *,
     common: CommonOptions,
 ) -> None:
@@ -41,7 +44,7 @@ def migrate(
     settings = common.load_settings()
     from kosmos_rag.engine.administration import distribute_tables, set_up
 
-    migration = None if dry_run else set_up(settings.database, revision)
+    migration = None if dry_run else set_up(settings.database, revision, may_drop=yes)
     statements = distribute_tables(settings.database, shards=shards, dry_run=dry_run) if distribute else []
     if common.as_json:
         result = {} if migration is None else to_plain(migration)

@@ -23,6 +23,7 @@ from kosmos_rag.storage.expected_catalog import TABLES, VERSION, WITH_ACL
 from kosmos_rag.storage.migrate import BREAKING, REVISION, head, script_location
 from kosmos_rag.storage.provision import provision
 from kosmos_rag.storage.setup import set_up
+from tests.commands import run_command, set_variables
 from tests.integration.variants import changed
 from tests.revisions import add_revision
 from tests.waiting import eventually
@@ -331,6 +332,18 @@ def test_objects__belong_to_the_owner(database: DatabaseSettings) -> None:
             """
         ).fetchall()
     assert strangers == []
+
+
+@pytest.mark.parametrize("revision", ["0101", "base"])
+def test_downgrade__by_command_needs_a_word(
+    revision: str, database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It dropped tables with their data at once."""
+    set_variables(monkeypatch, database)
+    refused = run_command("migrate", revision)
+    assert (refused.exit_code, "drops the tables of newer revisions" in refused.stderr) == (1, True), refused.stderr
+    assert run_command("migrate").stdout == f"already at revision {REVISION}\n"
+    assert run_command("migrate", revision, "--yes").stdout.startswith(f"migrated from {REVISION} to ")
 
 
 def test_migrate__without_an_administrator_says_so(database: DatabaseSettings) -> None:
