@@ -4,7 +4,6 @@ from kosmos_rag.storage.backup import back_up, restore
 from kosmos_rag.storage.cluster import CitusCluster, ShardMove
 from kosmos_rag.storage.database import resolve_addresses
 from kosmos_rag.storage.embedded import check_folder
-from kosmos_rag.storage.erasure import require_superuser
 from kosmos_rag.storage.setup import distribute_tables, set_up
 from kosmos_rag.storage.tenants import tenant as tenant_ref
 
@@ -14,7 +13,6 @@ __all__ = [
     "back_up",
     "check_folder",
     "distribute_tables",
-    "require_superuser",
     "resolve_addresses",
     "restore",
     "set_up",

@@ -35,9 +35,7 @@ from kosmos_rag.models.packaged import MINILM_INT8
 from kosmos_rag.models.reranking.server import ServerReranker
 from kosmos_rag.parsing.sandbox.fork_server import probe_isolation
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.errors import describe_read_only
 from kosmos_rag.storage.pool import ConnectionPool
-from kosmos_rag.storage.provision import WORKER, describe_administrator
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.queue.sync_runs import SyncRuns
@@ -47,6 +45,10 @@ from kosmos_rag.storage.tenants import tenant as tenant_ref
 _MIN_FREE_BYTES = 1024**3
 _MAX_CLOCK_S = 30.0
 """Seconds that two clocks may differ, as for the tokens of sign-in."""
+_READ_ONLY = (
+    "the server takes no changes; name the primary in database.worker_url, and replicas in database.replica_urls. "
+    "Where it is the primary, its provider refuses changes, for example because its disk is full"
+)
 _UNREAD_S = 600.0
 """Age of changes that no worker has read, from which on there is a warning."""
 _PAIRS = 20
@@ -97,11 +99,11 @@ def _database(settings: Settings, tenant: str | None, wings: WingJobs) -> Iterat
         yield Check(name="database", ok=False, detail=" ".join(str(error).split()))
         return
     try:
-        if (admin := settings.database.admin_url) is not None:
-            yield _run_check("role that migrates", lambda: describe_administrator(admin))
+        if settings.database.admin_url is not None:
+            yield _run_check("role that migrates", database.describe_administrator)
         yield from _check_pool("role that reads", lambda: database.app)
         yield from (_check_replica(replica, settings) for replica in database.measure_replicas())
-        writer = list(_check_pool("role that writes", lambda: database.worker))
+        writer = list(_check_pool("role that writes", lambda: database.worker, writes=True))
         yield from writer
         if all(check.ok for check in writer):
             yield from _read_as_writer(database, settings, tenant, wings)
@@ -127,10 +129,9 @@ def _read_as_writer(database: Database, settings: Settings, tenant: str | None, 
         yield _run_check("near-duplicates", lambda: _near_duplicates(database.worker, tenant))
 
 
-def _check_pool(name: str, open_pool: Callable[[], ConnectionPool]) -> Iterator[Check]:
+def _check_pool(name: str, open_pool: Callable[[], ConnectionPool], *, writes: bool = False) -> Iterator[Check]:
     try:
-        pool = open_pool()
-        state = pool.inspect()
+        state = open_pool().inspect()
     except KosmosError as error:
         yield Check(name=name, ok=False, detail=" ".join(str(error).split()))
         return
@@ -138,8 +139,8 @@ def _check_pool(name: str, open_pool: Callable[[], ConnectionPool]) -> Iterator[
         f"{state.role} on PostgreSQL {state.server_version // 10000}, pgvector {state.vector_version}, "
         f"revision {state.revision}, row-level security in force"
     )
-    if state.read_only and pool.role == WORKER:
-        yield Check(name=name, ok=False, detail=f"the server takes no changes{describe_read_only(pool.setting)}")
+    if writes and state.read_only:
+        yield Check(name=name, ok=False, detail=_READ_ONLY)
     elif not state.problems:
         yield Check(name=name, ok=True, detail=summary)
     for warning in state.warnings:
@@ -177,14 +178,9 @@ def _clock(database: Database, settings: Settings) -> str:
 
 
 def compare_clocks(server: datetime, before: datetime, after: datetime) -> str:
-    """Return how far the clock of this machine is from that of the server.
+    """Compare the server's time with this machine's before and after the question.
 
-    Args:
-        server: Time of the server.
-        before: Time of this machine before the server was asked.
-        after: And after that.
-
-    Raises ConfigError where it is further than two machines may be apart.
+    Raises ConfigError where they are further apart than those of two machines may be.
     """
     ahead_s = max((before - server).total_seconds(), 0.0) - max((server - after).total_seconds(), 0.0)
     if abs(ahead_s) > _MAX_CLOCK_S:
@@ -197,7 +193,7 @@ def compare_clocks(server: datetime, before: datetime, after: datetime) -> str:
 
 
 def _dead_jobs(database: Database, settings: Settings) -> Iterator[Check]:
-    """Name the tenants whose jobs have failed for good."""
+    """Name the tenants whose jobs have failed permanently."""
     for tenant, jobs, code in Queue.open(database, settings.worker).count_dead():
         remedy = f"`kosmos-rag jobs list -t {shlex.quote(tenant)} --state dead` shows them"
         detail = f"warning: {count(jobs, 'dead job')}, most often because of {code}; {remedy}"

@@ -325,7 +325,11 @@ class Engine:
 
         It takes exclusive locks. Raises ConfigError unless `database.admin_url` is of a superuser, DatabaseError.
         """
-        rewrite_files(self._database.urls()["admin_url"])
+        rewrite_files(self._database.require_superuser())
+
+    def require_purge(self) -> None:
+        """Raise ConfigError where `purge_files` could not rewrite files, DatabaseError."""
+        self._database.require_superuser()
 
     def close(self) -> None:
         """Finish background work and close the connections.

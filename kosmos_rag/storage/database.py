@@ -13,7 +13,7 @@ from kosmos_rag.storage.errors import connect_administrator
 from kosmos_rag.storage.migrate import migrate
 from kosmos_rag.storage.node_pools import NodePools
 from kosmos_rag.storage.pool import ConnectionPool
-from kosmos_rag.storage.provision import APP, WORKER, create_database, provision
+from kosmos_rag.storage.provision import APP, WORKER, create_database, describe_administrator, provision
 from kosmos_rag.storage.replicas import ReplicaPool, Replicas
 from kosmos_rag.storage.sql import statement
 
@@ -121,6 +121,27 @@ class Database:
                 "set KOSMOS_DATABASE__ADMIN_URL=postgresql://postgres:…@host/database, or indexes.vector=none"
             )
         return self._addresses.admin
+
+    def describe_administrator(self) -> str:
+        """Return who the administrator is, and whether it may migrate.
+
+        Raises ConfigError, DatabaseNotReady where roles are missing, DatabaseUnavailable.
+        """
+        return describe_administrator(self.admin_conninfo)
+
+    def require_superuser(self) -> str:
+        """Return the connection string of an administrator who may rewrite files.
+
+        Raises ConfigError where none is set, and for a role without the right.
+        """
+        if (admin := self._addresses.admin) is not None:
+            with connect_administrator(admin) as connection:
+                if connection.info.parameter_status("is_superuser") == "on":
+                    return admin
+        raise ConfigError(
+            "to rewrite the files of the database needs a superuser in database.admin_url, which most providers do not "
+            "give; erase without --purge, and ask how long your provider keeps the log of the server (docs/erasure.md)"
+        )
 
     def attach(self, telemetry: Telemetry) -> None:
         """Report the use of both pools as gauges."""

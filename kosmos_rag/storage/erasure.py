@@ -21,7 +21,7 @@ import psycopg
 from psycopg import sql
 from psycopg.types.json import Jsonb
 
-from kosmos_rag.core.errors import ConfigError, RequestError, StatementFailed
+from kosmos_rag.core.errors import RequestError, StatementFailed
 from kosmos_rag.core.stored_files import uploader_principal
 from kosmos_rag.core.types import EVERYONE, ErasureKind, ErasureReport, RetainedRows, hash_text, is_text
 from kosmos_rag.storage.audit.partitions import add_months
@@ -420,22 +420,7 @@ def verify_erasures(connection: psycopg.Connection, tenant_id: uuid.UUID) -> tup
     return number if previous else 0, previous or None, None
 
 
-def require_superuser(admin_conninfo: str | None) -> str:
-    """Return the address of an administrator who may rewrite files.
-
-    Raises ConfigError for no address, and for a role without the right.
-    """
-    if admin_conninfo is not None:
-        with connect_administrator(admin_conninfo) as connection:
-            if connection.info.parameter_status("is_superuser") == "on":
-                return admin_conninfo
-    raise ConfigError(
-        "to rewrite the files of the database needs a superuser in database.admin_url, which most providers do not "
-        "give; erase without --purge, and ask how long your provider keeps the log of the server (docs/erasure.md)"
-    )
-
-
-def rewrite_files(admin_conninfo: str | None) -> None:
+def rewrite_files(superuser_conninfo: str) -> None:
     """Rewrite all tables and the write-ahead log.
 
     No file of the server keeps erased rows then.
@@ -446,14 +431,9 @@ def rewrite_files(admin_conninfo: str | None) -> None:
     keeps old files of its log, under new names, for later use: with `wal_recycle` off it removes them instead, once all
     of them have been written over.
 
-    Args:
-        admin_conninfo: Of a superuser.
-
-    Raises:
-        ConfigError: the administrator is missing, or no superuser.
-        DatabaseError: a table cannot be rewritten.
+    Raises DatabaseError where a table cannot be rewritten.
     """
-    with connect_administrator(require_superuser(admin_conninfo), autocommit=True) as connection:
+    with connect_administrator(superuser_conninfo, autocommit=True) as connection:
         connection.execute(sql.SQL("SET statement_timeout = 0"))
         connection.execute(statement("delete_planner_statistics"))
         for table in (*TENANT_TABLES, *EXEMPT_TABLES):

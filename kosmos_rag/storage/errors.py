@@ -63,20 +63,15 @@ def _unavailable(error: psycopg.OperationalError, setting: str) -> DatabaseUnava
 
 def _remedy(error: psycopg.Error, setting: str) -> str:
     if isinstance(error, psycopg.errors.ReadOnlySqlTransaction) or "during recovery" in str(error):
-        return describe_read_only(setting)
+        return (
+            f"; the server is a replica: name its primary in {setting}, and replicas in database.replica_urls. Or its "
+            "provider refuses changes because its disk is full"
+        )
     if isinstance(error, psycopg.errors.DiskFull):
         return "; the server's disk is full: make room and try again, what was stored before is kept"
     if isinstance(error, psycopg.errors.ForeignKeyViolation) and _TENANT_KEY.search(error.diag.constraint_name or ""):
         return "; the tenant was erased meanwhile and nothing was stored: try again if it shall exist"
     return ""
-
-
-def describe_read_only(setting: str) -> str:
-    """Return why a server takes no changes, and what to do, as the end of a message."""
-    return (
-        f"; it is a replica: name its primary in {setting}, and replicas in database.replica_urls; or its provider "
-        "refuses changes because its disk is full: make it larger"
-    )
 
 
 @contextmanager
@@ -113,11 +108,9 @@ def translate_errors(setting: str = "database.url") -> Iterator[None]:
 
 @contextmanager
 def connect_administrator(conninfo: str, **arguments: Any) -> Iterator[psycopg.Connection]:
-    """Connect as the role of `database.admin_url`, for a block. Raises what `translate_errors` raises.
+    """Connect as the role of `database.admin_url`.
 
-    Args:
-        conninfo: Its connection string.
-        arguments: Of `psycopg.connect`.
+    Arguments are those of `psycopg.connect`. Raises what `translate_errors` raises.
     """
     with translate_errors(_ADMINISTRATOR), psycopg.connect(conninfo, **arguments) as connection:
         yield connection

@@ -119,8 +119,7 @@ class ConnectionPool:
     def __init__(self, conninfo: str, *, role: str, settings: DatabaseSettings) -> None:
         self.role = role
         self._conninfo = conninfo
-        self.setting = "database.worker_url" if role == WORKER else "database.url"
-        """That has the address, for messages."""
+        self._setting = "database.worker_url" if role == WORKER else "database.url"
         self._settings = settings
         self._lock = threading.Lock()
         self._ready = False
@@ -187,7 +186,7 @@ class ConnectionPool:
         Raises:
             DatabaseUnavailable: no connection to the server.
         """
-        with translate_errors(self.setting), self._connect() as connection:
+        with translate_errors(self._setting), self._connect() as connection:
             return replace(preflight.inspect(connection, self.role), nodes=cluster_nodes(connection))
 
     def pick_reader(self, *reader: Hashable) -> "ConnectionPool":
@@ -210,7 +209,7 @@ class ConnectionPool:
             if self._ready:
                 return
             # A plain connection first: a pool would retry a wrong password until its timeout, and hide the reason.
-            with translate_errors(self.setting), ExitStack() as stack:
+            with translate_errors(self._setting), ExitStack() as stack:
                 connection = stack.enter_context(closing(self._connect()))
                 preflight.require(connection, self.role)
                 self._is_distributed = is_distributed(connection)
@@ -248,7 +247,7 @@ class ConnectionPool:
         # The coordinator numbers the events of the audit log.
         router = self.router if not append_only and (on_node or self.role == APP) else None
         checkout = self.checkout() if router is None else router.checkout(tenant_id)
-        with translate_errors(self.setting), checkout as connection, opened(connection):
+        with translate_errors(self._setting), checkout as connection, opened(connection):
             if pipelined:
                 connection.execute(statement("begin_append") if append_only else statement("begin_read"))
             if append_only:
@@ -282,7 +281,7 @@ class ConnectionPool:
         if not self._ready:
             self._open()
         checkout = self.checkout() if self.router is None else self.router.checkout(tenant_id)
-        with translate_errors(self.setting), checkout as connection:
+        with translate_errors(self._setting), checkout as connection:
             yield connection
 
     @staticmethod
@@ -313,7 +312,7 @@ class ConnectionPool:
         """
         if not self._ready:
             self._open()
-        with translate_errors(self.setting), self.checkout() as connection, connection.transaction():
+        with translate_errors(self._setting), self.checkout() as connection, connection.transaction():
             yield connection
 
     @contextmanager
@@ -326,7 +325,7 @@ class ConnectionPool:
         """
         if not self._ready:
             self._open()
-        with translate_errors(self.setting), self.checkout() as connection:
+        with translate_errors(self._setting), self.checkout() as connection:
             before, connection.autocommit = connection.autocommit, True
             try:
                 yield connection
@@ -355,7 +354,7 @@ class ConnectionPool:
         if not self._ready:
             self._open()
         with (
-            translate_errors(self.setting),
+            translate_errors(self._setting),
             psycopg.connect(self._conninfo, autocommit=True, **self._connect_arguments()) as connection,
         ):
             yield connection

@@ -3,7 +3,6 @@
 They remove stored data of a person, of documents, or of a whole tenant.
 """
 
-from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -47,7 +46,9 @@ def erase(
 ) -> None:
     """Erase documents, or all data about a reader, and record the erasure."""
     pair = None if metadata is None else _pair(metadata)
-    with _open_engine(common, purges=yes and purge) as engine:
+    with common.open_engine() as engine:
+        if yes and purge:  # before anything is erased
+            engine.require_purge()
         report = engine.tenant(common.tenant).erase(subject=subject, source=source, metadata=pair, preview=not yes)
         _finish(engine, report, purge=purge, as_json=common.as_json)
 
@@ -65,18 +66,11 @@ def delete(
 
     Its audit log stays until its retention ends.
     """
-    with _open_engine(common, purges=yes and purge) as engine:
+    with common.open_engine() as engine:
+        if yes and purge:  # before anything is erased
+            engine.require_purge()
         report = engine.tenant(name).erase_all(preview=not yes)
         _finish(engine, report, purge=purge, as_json=common.as_json)
-
-
-def _open_engine(common: CommonOptions, *, purges: bool) -> "AbstractContextManager[Engine]":
-    """Open an engine. Raises ConfigError where a purge after the erasure would fail."""
-    if purges:
-        from kosmos_rag.engine.administration import require_superuser, resolve_addresses
-
-        require_superuser(resolve_addresses(common.load_settings().database).admin)
-    return common.open_engine()
 
 
 def _pair(text: str) -> tuple[str, str]:

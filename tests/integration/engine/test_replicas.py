@@ -177,7 +177,7 @@ def test_replica_as_the_only_server__says_what_to_do_where_it_must_write(
     servers.wait_for_replica()
     writer = changed(replicated, {"database.worker_url": servers.replica_url(WORKER)})
     (check,) = [check for check in diagnose(writer) if check.name == "role that writes"]
-    remedy = "the server takes no changes; it is a replica: name its primary in database.worker_url"
+    remedy = "the server takes no changes; name the primary in database.worker_url"
     assert (check.ok, check.detail.startswith(remedy)) == (False, True), check.detail
     alone = {"database.url": servers.replica_url(APP), "database.replica_urls": ()}
     with (
