@@ -178,9 +178,15 @@ def _clock(database: Database, settings: Settings) -> str:
 
 
 def compare_clocks(server: datetime, before: datetime, after: datetime) -> str:
-    """Compare the server's time with this machine's before and after the question.
+    """Return how far the clock of this machine is from the server's.
 
-    Raises ConfigError where they are further apart than those of two machines may be.
+    Args:
+        server: Time of the server.
+        before: Time of this machine before the server was asked.
+        after: Time of this machine after that.
+
+    Raises:
+        ConfigError: They are further apart than those of two machines may be.
     """
     ahead_s = max((before - server).total_seconds(), 0.0) - max((server - after).total_seconds(), 0.0)
     if abs(ahead_s) > _MAX_CLOCK_S:

@@ -196,12 +196,12 @@ def _reader_options(admin: str) -> tuple[str, ...]:
             f"or set database.admin_url to the address of {BACKUP}"
         )
     if hidden_tables:
-        shown = ", ".join(hidden_tables[:_SHOWN_TABLES])
+        names = ", ".join(hidden_tables[:_SHOWN_TABLES])
         more = (
             f" and {count(len(hidden_tables) - _SHOWN_TABLES, 'more table')}" if hidden_tables[_SHOWN_TABLES:] else ""
         )
         remedy = "run `kosmos-rag migrate`, or before it back up as a superuser"
-        raise DatabaseError(f"{BACKUP} does not read {shown}{more} yet; {remedy}")
+        raise DatabaseError(f"{BACKUP} does not read {names}{more} yet; {remedy}")
     return READER_OPTIONS
 
 

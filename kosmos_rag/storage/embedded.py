@@ -189,7 +189,7 @@ def start(data_dir: Path) -> EmbeddedServer:
             data_dir.mkdir(parents=True, exist_ok=True)
             _keep_permissions(package)
             _quote_socket_folder(package)
-            with _bound_lock(package):
+            with _limit_lock(package):
                 _remove_dead_users(data_dir)
                 _remove_stale_locks(data_dir)
                 package.get_server(data_dir, cleanup_mode="stop", start=False).ensure_pgdata_inited()
@@ -205,10 +205,10 @@ def start(data_dir: Path) -> EmbeddedServer:
     return EmbeddedServer(data_dir=data_dir, socket_dir=str(info.socket_dir), port=info.port or 5432)
 
 
-def _bound_lock(package: Any) -> Any:
-    """Return the lock that the package takes to start and stop the servers of this user, with a limit of time.
+def _limit_lock(package: Any) -> Any:
+    """Return the package's lock on starts and stops, with a limit of time.
 
-    It raises RuntimeError where another process holds it for longer than a recovery takes: a suspended one, for
+    It is of all servers of this user, and raises RuntimeError where another process holds it for longer than a recovery takes: a suspended one, for
     example. The package itself would wait without end.
     """
     lock = package.PostgresServer._lock  # noqa: SLF001 — the package does not offer it
