@@ -208,8 +208,8 @@ def start(data_dir: Path) -> EmbeddedServer:
 def _limit_lock(package: Any) -> Any:
     """Return the package's lock on starts and stops, with a limit of time.
 
-    It is of all servers of this user, and raises RuntimeError where another process holds it for longer than a recovery takes: a suspended one, for
-    example. The package itself would wait without end.
+    It is of all servers of this user, and raises RuntimeError where another process holds it for longer than a recovery
+    takes: a suspended one, for example. The package itself would wait without end.
     """
     lock = package.PostgresServer._lock  # noqa: SLF001 — the package does not offer it
 
