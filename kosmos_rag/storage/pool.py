@@ -11,8 +11,10 @@ from typing import Any, ClassVar, Protocol, cast
 
 import psycopg
 import psycopg_pool
-from pgvector.psycopg import register_vector
+from pgvector.psycopg.halfvec import register_halfvec_info
+from pgvector.psycopg.sparsevec import register_sparsevec_info
 from psycopg import IsolationLevel
+from psycopg.types import TypeInfo
 from psycopg.types.json import set_json_loads
 from pydantic_core import from_json
 
@@ -28,14 +30,20 @@ from kosmos_rag.storage.placement import cluster_nodes, is_distributed
 from kosmos_rag.storage.provision import APP, WORKER
 from kosmos_rag.storage.sql import statement
 
+_REGISTER = {"halfvec": register_halfvec_info, "sparsevec": register_sparsevec_info}
+"""Register the vectors of Python as parameters and results of a type."""
+
 
 def _configure(connection: psycopg.Connection) -> None:
-    register_vector(connection)
+    connection.autocommit = True
+    # One round trip, where `register_vector` of pgvector takes a transaction for each type.
+    for info in connection.execute(statement("vector_types")).fetchall():
+        _REGISTER[info[0]](connection, TypeInfo(*info[:3], regtype=info[3], delimiter=info[4]))
+    connection.autocommit = False
     register_arrays(connection)
     set_json_loads(from_json, connection)
     # Statements are planned for their values (see provision.py), and a pooler in transaction mode keeps no statements.
     connection.prepare_threshold = None
-    connection.rollback()
 
 
 def _configure_reader(connection: psycopg.Connection) -> None:

@@ -2,6 +2,12 @@
 -- First in every transaction, after BEGIN: sets tenant and principals for row-level security until the transaction ends.
 SELECT kosmos.set_tenant_context(%(tenant_id)s, %(principals)s::text[])
 
+-- name: vector_types
+-- The types of pgvector, as psycopg registers them: the arguments of TypeInfo.
+SELECT t.typname::text, t.oid, t.typarray, t.oid::regtype::text, t.typdelim::text
+  FROM pg_catalog.pg_type t
+ WHERE t.oid IN (to_regtype('halfvec'), to_regtype('sparsevec'))
+
 -- name: begin_read
 -- First in a transaction in a pipeline, read-only: a document published between the two rounds of a search changes
 -- nothing in it. It travels with the statements after it.
