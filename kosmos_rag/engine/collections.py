@@ -200,7 +200,7 @@ class PipelineCache:
             default: Pipelines of the settings of the process.
             build: Builds the pipelines of other settings.
         """
-        self._default = default
+        self.default = default
         self._build = build
         self._lock = threading.Lock()
         self._entries: LRUCache[str, CollectionPipelines] = LRUCache(_PRESETS)
@@ -222,8 +222,8 @@ class PipelineCache:
         Raises ConfigError.
         """
         if preset is None:
-            return self._default
+            return self.default
         with self._lock:
             if preset.version not in self._entries:
-                self._entries[preset.version] = self._build(preset.apply(self._default.settings))
+                self._entries[preset.version] = self._build(preset.apply(self.default.settings))
             return self._entries[preset.version]

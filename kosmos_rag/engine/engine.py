@@ -14,7 +14,7 @@ import psycopg
 
 from kosmos_rag.answering.pipeline import Answerer
 from kosmos_rag.answering.scorers import EmbeddingScorer, RerankingScorer
-from kosmos_rag.core.config import RagSettings, Settings
+from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.names import validate_name
 from kosmos_rag.core.protocols import Embedder, LanguageModel, Observer, Reranker
@@ -95,56 +95,25 @@ class Engine:
         self._background_pool = _background_pool(self._database, settings)
         self._telemetry = Telemetry(slow_ms=settings.observability.slow_ms)
         try:
-            self._components, self._search = self._compose(
+            self._components = self._compose(
                 partial(_create_reembedding, settings, embedder, next_embedder), query_hooks or load_query_hooks
             )
         except BaseException:
             self._disconnect()
             raise
 
-    def _compose(
-        self, reembedding_factory: Callable[[], Reembedding], create_hooks: HookFactory
-    ) -> tuple[EngineComponents, SearchPipeline]:
+    def _compose(self, reembedding_factory: Callable[[], Reembedding], create_hooks: HookFactory) -> EngineComponents:
         settings, database, telemetry, models = self.settings, self._database, self._telemetry, self._models
         database.attach(telemetry)
         embedders = create_registry(settings, models.embedder, models.next_embedder)
         resources = SearchResources.create(
             database.app, embedders, models.reranker, models.language_model, settings, telemetry
         )
-        search = SearchPipeline(resources, settings)
-        languages = list_languages(settings.rag.embedding.model, "embedding")
-
-        # The search has embedded the question already.
-        question_vectors = resources.embeddings[id(models.embedder)]
-        scorer = EmbeddingScorer(models.embedder, embed_question=lambda text: question_vectors.get(text, None))
-
-        def build_answerer(rag: RagSettings) -> Answerer:
-            reranking_scorer = None
-            if models.reranker is not None and resources.rerank is not None:
-                run = resources.rerank.with_settings(rag.reranking).run_call
-                reranking_scorer = RerankingScorer(models.reranker, RerankBatchSize(rag.reranking), run)
-            return Answerer(
-                models.embedder,
-                models.language_model,
-                rag,
-                scorer=scorer,
-                reranking_scorer=reranking_scorer,
-                languages=languages,
-            )
-
-        def build_pipelines(preset: Settings) -> CollectionPipelines:
-            return CollectionPipelines(
-                settings=preset,
-                search=search.with_settings(preset, preset.settings_hash),
-                answerer=build_answerer(preset.rag),
-            )
-
-        default = CollectionPipelines(settings=settings, search=search, answerer=build_answerer(settings.rag))
-        pipelines = PipelineCache(default, build_pipelines)
+        pipelines = _create_pipelines(settings, models, resources)
+        hooks = create_hooks(self._hook_context(pipelines.default.search))
         indexes = IndexMaintenance(database, embedders, settings)
         background = BackgroundQueue()
-        hooks = create_hooks(self._hook_context(search))
-        components = EngineComponents(
+        return EngineComponents(
             settings=settings,
             database=database,
             embedder=models.embedder,
@@ -173,7 +142,6 @@ class Engine:
             meter=hooks.meter,
             directory=hooks.directory,
         )
-        return components, search
 
     def _hook_context(self, search: SearchPipeline) -> HookContext:
         def create_treatment(settings: Settings) -> Treatment:
@@ -294,7 +262,7 @@ class Engine:
 
         Raises ModelUnavailable for the embedding model.
         """
-        self._search.warm_up()
+        self._components.pipelines.default.search.warm_up()
 
     def observe(self, observer: Observer) -> None:
         """Pass metrics to an observer from now on, such as `PrometheusObserver`."""
@@ -355,6 +323,35 @@ class Engine:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _create_pipelines(settings: Settings, models: EngineModels, resources: SearchResources) -> PipelineCache:
+    """Return the pipelines of the settings, which build those of presets from the same models."""
+    languages = list_languages(settings.rag.embedding.model, "embedding")
+    # The search has embedded the question already.
+    question_vectors = resources.embeddings[id(models.embedder)]
+    scorer = EmbeddingScorer(models.embedder, embed_question=lambda text: question_vectors.get(text, None))
+    search = SearchPipeline(resources, settings)
+
+    def build(settings: Settings, search: SearchPipeline) -> CollectionPipelines:
+        rag, reranking_scorer = settings.rag, None
+        if models.reranker is not None and resources.rerank is not None:
+            run = resources.rerank.with_settings(rag.reranking).run_call
+            reranking_scorer = RerankingScorer(models.reranker, RerankBatchSize(rag.reranking), run)
+        answerer = Answerer(
+            models.embedder,
+            models.language_model,
+            rag,
+            scorer=scorer,
+            reranking_scorer=reranking_scorer,
+            languages=languages,
+        )
+        return CollectionPipelines(settings=settings, search=search, answerer=answerer)
+
+    def build_preset(preset: Settings) -> CollectionPipelines:
+        return build(preset, search.with_settings(preset, preset.settings_hash))
+
+    return PipelineCache(build(settings, search), build_preset)
 
 
 def _create_reembedding(settings: Settings, embedder: Embedder | None, next_embedder: Embedder | None) -> Reembedding:

@@ -44,9 +44,6 @@ class SearchOutcome:
 class FetchedPassages:
     """What a view returned for a query."""
 
-    scope_name: str
-    """What was searched, for messages: the tenant, or one of its collections."""
-    readable_chunks: int
     retrievers: dict[str, RetrieverStats]
     passages: list[Passage]
     """What the later stages may reorder."""

@@ -294,71 +294,89 @@ class SearchPipeline:
         return embedder
 
     def _fetch(self, session: ViewSession, reading: Reading, requested: int, timer: StageTimer) -> FetchedPassages:
-        """Run the retrievers, fuse their candidates, and load the best passages.
+        """Rank the candidates, and load the best passages.
 
         Args:
             reading: Query, wordings and snapshot.
             requested: Hits to return.
         """
-        query, wordings, snapshot = reading.query, reading.wordings, reading.snapshot
+        query, snapshot, retrieval = reading.query, reading.snapshot, self._settings.rag.retrieval
+        text, options = query.parsed.text, query.options
+        cues = find_cues(text, query.today) if retrieval.prefer_stated else Cues(question=text)
         limit = max(requested, self._min_loaded)
-        reach = max(limit, self._settings.rag.retrieval.top_k)
-        text = query.parsed.text
-        cues = find_cues(text, query.today) if self._settings.rag.retrieval.prefer_stated else Cues(question=text)
-        loads_all = query.options is not None
-        # Where later steps reorder, what is below the first hits may come up.
-        if loads_all or cues.states_fields or ASKS_CURRENT.search(text) or cues.title_starts:
-            limit = reach
-        departments = {
-            stats.collection: self._department_rule
-            if stats.overlay is None
-            else DepartmentRule.from_settings(self._settings.rag, stats.overlay)
-            for stats in snapshot.collections
-        }
-        lists = session.candidates(wordings[0], snapshot)
-        if len(wordings) > 1:
-            lists |= _search_others(session, wordings[1:])
+        reach = max(limit, retrieval.top_k)
         # A text with copies takes more candidates than one.
-        fused = None if loads_all or cues.states_fields else 2 * reach
-        ranking = self._fuse(session, query, snapshot, lists, fused, timer)
-        warnings = [*snapshot.warnings]
-        if query.parsed.operators.phrases and len(ranking.fused) < requested:
-            # In plain questions quotes mostly stress a term: one hit or none would not answer them.
-            without = replace(query.parsed, operators=replace(query.parsed.operators, phrases=()))
-            relaxed = [replace(wording, parsed=without) for wording in wordings]
-            without_phrases = session.snapshot(relaxed[0])
-            if without_phrases.required != snapshot.required:
-                lists = session.candidates(relaxed[0], without_phrases) | _search_others(session, relaxed[1:])
-                relaxed_ranking = self._fuse(session, query, without_phrases, lists, fused, timer)
-                ranking, warning = backfill_phrase_results(ranking, relaxed_ranking, query.parsed.operators.phrases)
-                warnings += [warning] if warning else []
+        fused = 2 * reach if options is None and not cues.states_fields else None
+        ranking, warning = self._rank(session, reading, requested, fused, timer)
+        # Where later steps reorder, what is below the first hits may come up.
+        if cues.states_fields or cues.title_starts or ASKS_CURRENT.search(text):
+            limit = reach
         passages = hydrate(
             partial(session.passages, snapshot),
             ranking.fused,
-            len(ranking.fused) if loads_all else limit,
+            limit if options is None else len(ranking.fused),
             partial(_reach, cues, reach, len(ranking.fused)),
-            {name: rule for name, rule in departments.items() if rule.in_use},
-            fold=self._settings.rag.retrieval.fold_copies,
+            self._department_rules(snapshot),
+            fold=retrieval.fold_copies,
         )
         conditions = find_conditions(cues, passages) if cues.states_fields or cues.title_starts else NO_CONDITIONS
         if conditions.tests:
             passages = conditions.order(passages)
         vectors: Vectors = {}
-        if query.options is not None and query.options.options.mmr is not None:
+        if options is not None and options.options.mmr is not None:
             vectors = session.vectors(snapshot, [passage.chunk_id for passage in passages])
+        warnings = [*snapshot.warnings, *([warning] if warning else [])]
         presets = [stats.collection for stats in snapshot.collections if stats.preset is not None]
         if presets and query.collection is None:
             warnings.append(f"the presets of {', '.join(presets)} apply to questions that name the collection")
         return FetchedPassages(
-            scope_name="the tenant" if query.collection is None else f"the collection {query.collection}",
-            readable_chunks=snapshot.chunks,
             retrievers={name: candidates.explain for name, candidates in ranking.retrievers.items()},
             passages=passages[:reach],
-            rest=[] if query.options is None else passages[reach:],
+            rest=[] if options is None else passages[reach:],
             vectors=vectors,
             warnings=tuple(warnings),
             conditions=conditions,
         )
+
+    def _rank(
+        self, session: ViewSession, reading: Reading, requested: int, limit: int | None, timer: StageTimer
+    ) -> tuple[Ranking, str | None]:
+        """Run the retrievers, and fuse their candidates.
+
+        Where too few have the quoted phrases, candidates without them follow.
+
+        Args:
+            reading: Query, wordings and snapshot.
+            requested: Hits to return.
+            limit: Number of fused candidates; None for all.
+
+        Returns the ranking, and a warning where candidates without the phrases were appended.
+        """
+        query, wordings, snapshot = reading.query, reading.wordings, reading.snapshot
+        ranking = self._fuse(session, query, snapshot, _search_wordings(session, wordings, snapshot), limit, timer)
+        phrases = query.parsed.operators.phrases
+        if not phrases or len(ranking.fused) >= requested:
+            return ranking, None
+        # In plain questions quotes mostly stress a term: one hit or none would not answer them.
+        without = replace(query.parsed, operators=replace(query.parsed.operators, phrases=()))
+        relaxed = [replace(wording, parsed=without) for wording in wordings]
+        without_phrases = session.snapshot(relaxed[0])
+        if without_phrases.required == snapshot.required:
+            return ranking, None
+        lists = _search_wordings(session, relaxed, without_phrases)
+        return backfill_phrase_results(
+            ranking, self._fuse(session, query, without_phrases, lists, limit, timer), phrases
+        )
+
+    def _department_rules(self, snapshot: Snapshot) -> dict[str, DepartmentRule]:
+        """Return the rules of the collections that have departments."""
+        rules = {
+            stats.collection: self._department_rule
+            if stats.overlay is None
+            else DepartmentRule.from_settings(self._settings.rag, stats.overlay)
+            for stats in snapshot.collections
+        }
+        return {collection: rule for collection, rule in rules.items() if rule.in_use}
 
     def _fuse(
         self,
@@ -434,7 +452,7 @@ class SearchPipeline:
             result = replace(reading.cached, cached=True, stages=stages, timings_ms=timings)
         else:
             timer.record("fetch")
-            result = self._build_result(query, requested, expanded, reading.fetched, timer)
+            result = self._build_result(query, snapshot, requested, expanded, reading.fetched, timer)
             if reading.key is not None:
                 self._resources.results.put(reading.key, result)
             for view in passed:
@@ -447,23 +465,26 @@ class SearchPipeline:
         return SearchOutcome(result=result, may_explain=reading.may_explain, indexed_search=indexed_search, task=task)
 
     def _build_result(
-        self, query: Query, requested: int, expanded: ExpandedQuery, fetched: FetchedPassages, timer: StageTimer
+        self,
+        query: Query,
+        snapshot: Snapshot,
+        requested: int,
+        expanded: ExpandedQuery,
+        fetched: FetchedPassages,
+        timer: StageTimer,
     ) -> SearchResult:
         """Rerank the passages, apply the signals, and build the result."""
         # A question that is only a vector has no text to score passages for.
-        stage = self._rerank_stage if query.parsed.text else None
+        text = query.parsed.text
         reranked = RerankResult(passages=fetched.passages, warning=None, is_complete=True)
-        if stage is not None:
-            reranked = stage.run(query.parsed.text, fetched.passages, timer)
-        applied = (
-            SignalResult(passages=reranked.passages, intent=None, warnings=())
-            if self._signals is None
-            else self._apply_signals(self._signals, query, reranked.passages, timer)
-        )
-        passages = applied.passages
-        has_validity = any(not VALIDITY_KEYS.isdisjoint(passage.metadata) for passage in passages)
-        if self._settings.rag.retrieval.prefer_current and (has_validity or ASKS_CURRENT.search(query.parsed.text)):
-            applied = replace(applied, passages=prefer_current(passages, query.parsed.text, query.today))
+        if self._rerank_stage is not None and text:
+            reranked = self._rerank_stage.run(text, fetched.passages, timer)
+        applied = SignalResult(passages=reranked.passages, intent=None, warnings=())
+        if self._signals is not None:
+            applied = self._apply_signals(self._signals, query, reranked.passages, timer)
+        has_validity = any(not VALIDITY_KEYS.isdisjoint(passage.metadata) for passage in applied.passages)
+        if self._settings.rag.retrieval.prefer_current and (has_validity or ASKS_CURRENT.search(text)):
+            applied = replace(applied, passages=prefer_current(applied.passages, text, query.today))
         if fetched.conditions.tests:
             applied = replace(applied, passages=fetched.conditions.order(applied.passages))
         hits = tuple(
@@ -483,7 +504,9 @@ class SearchPipeline:
             warnings=(*expanded.warnings, *fetched.warnings, *rerank_warnings, *applied.warnings),
             degraded_stages=degraded,
             cached=False,
-            incomplete_reason=_incomplete_reason(fetched, reranked, applied) if len(hits) < requested else None,
+            incomplete_reason=None
+            if len(hits) >= requested
+            else _incomplete_reason(query, snapshot, fetched, reranked, applied),
             intent=applied.intent,
             operators=query.parsed.operators,
             conditions=fetched.conditions.stated,
@@ -519,22 +542,29 @@ def _reach(cues: Cues, reordered: int, candidates: int, row: PassageRow) -> int:
     return 0 if VALIDITY_KEYS.isdisjoint(row["metadata"]) else reordered
 
 
-def _search_others(session: ViewSession, wordings: Sequence[RetrieverQuery]) -> dict[str, CandidateList]:
-    """Return the candidates of other wordings.
+def _search_wordings(
+    session: ViewSession, wordings: Sequence[RetrieverQuery], snapshot: Snapshot
+) -> dict[str, CandidateList]:
+    """Return the candidates of each wording.
 
-    The names are `dense 2`, `lexical 2`, `dense 3`, and so on.
+    The names are `dense` and `lexical`, of the next wording `dense 2` and `lexical 2`, and so on.
+
+    Args:
+        snapshot: State of the tenant with the terms of the first wording.
     """
-    lists: dict[str, CandidateList] = {}
-    for number, wording in enumerate(wordings, start=2):
+    lists = session.candidates(wordings[0], snapshot)
+    for number, wording in enumerate(wordings[1:], start=2):
         # Terms differ from wording to wording; the rest of the snapshot is the same.
         candidates = session.candidates(wording, session.snapshot(wording))
         lists |= {f"{name} {number}": entry for name, entry in candidates.items()}
     return lists
 
 
-def _incomplete_reason(fetched: FetchedPassages, reranked: RerankResult, applied: SignalResult) -> str:
-    if fetched.readable_chunks == 0:
-        return f"{fetched.scope_name} has no documents"
+def _incomplete_reason(
+    query: Query, snapshot: Snapshot, fetched: FetchedPassages, reranked: RerankResult, applied: SignalResult
+) -> str:
+    if snapshot.chunks == 0:
+        return f"{'the tenant' if query.collection is None else f'the collection {query.collection}'} has no documents"
     loaded, relevant, selected = len(fetched.passages), len(reranked.passages), len(applied.passages)
     if selected < relevant:
         return f"{count(loaded, 'passage')} found, {selected} of them left by signals: {'; '.join(applied.warnings)}"

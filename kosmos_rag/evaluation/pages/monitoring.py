@@ -202,62 +202,74 @@ def list_alerts(
         questions: runs of that kind.
         isolation: runs of that kind.
     """
-    alerts = []
-    if isolation and isolation[0].state is not MonitorState.OK:
-        leaked = isolation[0].state is MonitorState.ALARM
-        alerts.append(
-            Alert(
-                name="Permission leak" if leaked else "The isolation canary has no verdict",
-                since=_since(isolation),
-                reason="A search returned a secret of another tenant or department." if leaked else _NO_PROOF,
-                remedy="Stop the service; the status names the secret." if leaked else "The status has the reason.",
-                command="kosmos-rag monitor status --tenant kosmos-canary-a",
-            )
-        )
     runs = [run for run in recall if run.state is not MonitorState.UNKNOWN]
+    return [
+        *_alert_of_isolation(isolation),
+        *_alert_of_recall(tenant, runs),
+        *_alert_of_drift(tenant, [run for run in runs if "drift" in run.figures]),
+        *(
+            _alert_of_questions(tenant, label, series)
+            for label, series in _group_by_question_set(questions).items()
+            if series[0].state is not MonitorState.OK
+        ),
+    ]
+
+
+def _alert_of_isolation(runs: Sequence[MonitorRun]) -> Iterator[Alert]:
+    if runs and runs[0].state is not MonitorState.OK:
+        leaked = runs[0].state is MonitorState.ALARM
+        yield Alert(
+            name="Permission leak" if leaked else "The isolation canary has no verdict",
+            since=_since(runs),
+            reason="A search returned a secret of another tenant or department." if leaked else _NO_PROOF,
+            remedy="Stop the service; the status names the secret." if leaked else "The status has the reason.",
+            command="kosmos-rag monitor status --tenant kosmos-canary-a",
+        )
+
+
+def _alert_of_recall(tenant: str, runs: Sequence[MonitorRun]) -> Iterator[Alert]:
     if runs and runs[0].state is MonitorState.ALARM:
         action = str(runs[0].figures.get("action", ""))
-        alerts.append(
-            Alert(
-                name="Recall of live questions is below its goal",
-                since=_since(runs),
-                reason=runs[0].reason,
-                remedy=_REPAIRS.get(
-                    action, "No repair was tried, because monitor.auto_repair is off. Build the index again:"
-                ),
-                command=f"kosmos-rag index {'log' if action else 'rebuild'} --tenant {tenant}",
-            )
+        yield Alert(
+            name="Recall of live questions is below its goal",
+            since=_since(runs),
+            reason=runs[0].reason,
+            remedy=_REPAIRS.get(
+                action, "No repair was tried, because monitor.auto_repair is off. Build the index again:"
+            ),
+            command=f"kosmos-rag index {'log' if action else 'rebuild'} --tenant {tenant}",
         )
-    compared = [run for run in runs if "drift" in run.figures]
-    if compared and _has_drifted(compared[0]):
-        drifted = next((index for index, run in enumerate(compared) if not _has_drifted(run)), len(compared))
-        alerts.append(
-            Alert(
-                name="The best scores have drifted",
-                since=compared[drifted - 1].at,
-                reason="Questions or documents differ from those that the index was tuned with.",
-                remedy="Tune the index with the present ones:",
-                command=f"kosmos-rag index tune --tenant {tenant}",
-            )
+
+
+def _alert_of_drift(tenant: str, compared: Sequence[MonitorRun]) -> Iterator[Alert]:
+    drifted = next((index for index, run in enumerate(compared) if not _has_drifted(run)), len(compared))
+    if drifted:
+        yield Alert(
+            name="The best scores have drifted",
+            since=compared[drifted - 1].at,
+            reason="Questions or documents differ from those that the index was tuned with.",
+            remedy="Tune the index with the present ones:",
+            command=f"kosmos-rag index tune --tenant {tenant}",
         )
-    for label, series in _group_by_question_set(questions).items():
-        if series[0].state is not MonitorState.OK:
-            below = series[0].state is MonitorState.ALARM
-            alerts.append(
-                Alert(
-                    name=f"Known answers of {label} {'are below their goal' if below else 'have no verdict'}",
-                    since=_since(series),
-                    # The stored reason may quote a question, and operators read none.
-                    reason=series[0].reason if below else _NOT_EVALUATED,
-                    remedy="Compare the settings and the documents with those of an earlier evaluation:"
-                    if below
-                    else "Correct the question file that monitor.questions names, and measure again:",
-                    command=f"kosmos-rag eval list --tenant {tenant}"
-                    if below
-                    else f"kosmos-rag monitor run --tenant {tenant}",
-                )
-            )
-    return alerts
+
+
+def _alert_of_questions(tenant: str, label: str, runs: Sequence[MonitorRun]) -> Alert:
+    if runs[0].state is MonitorState.ALARM:
+        return Alert(
+            name=f"Known answers of {label} are below their goal",
+            since=_since(runs),
+            reason=runs[0].reason,
+            remedy="Compare the settings and the documents with those of an earlier evaluation:",
+            command=f"kosmos-rag eval list --tenant {tenant}",
+        )
+    return Alert(
+        name=f"Known answers of {label} have no verdict",
+        since=_since(runs),
+        # The stored reason may quote a question, and operators read none.
+        reason=_NOT_EVALUATED,
+        remedy="Correct the question file that monitor.questions names, and measure again:",
+        command=f"kosmos-rag monitor run --tenant {tenant}",
+    )
 
 
 _REPAIRS = {

@@ -12,7 +12,7 @@ from tests.integration.variants import opened
 
 def find_block_cache(engine: Engine) -> BlockCache:
     """Return the blocks that an engine has in memory."""
-    view = engine._search._resources.views[0]
+    view = engine._components.pipelines.default.search._resources.views[0]
     assert isinstance(view, MemoryView)
     return view.blocks
 

@@ -89,7 +89,7 @@ def scenario(request: pytest.FixtureRequest, settings: Settings, tenant_name: st
         acls = (EVERYONE, "ann", "ben")
         documents = [_document(number, acls[number % 3], metadata={"parity": number % 2}) for number in range(30)]
         engine.tenant(tenant_name).ingest(documents)
-        views = engine._search._resources.views
+        views = engine._components.pipelines.default.search._resources.views
         requests = Asked(view=views[VIEWS[::-1].index(request.param)], engine=engine, tenant_name=tenant_name)
         requests.warm(requests.request())
         yield requests
@@ -204,7 +204,7 @@ def test_result__is_that_of_the_other_views_to_the_last_bit(scenario: Asked) -> 
     request = scenario.request(compares_vectors=True)
     wording = request.wordings[0]
     read = []
-    for view in scenario.engine._search._resources.views:
+    for view in scenario.engine._components.pipelines.default.search._resources.views:
         with view.open(request, scenario.engine.database.app, StageTimer()) as session:
             snapshot = session.snapshot(wording)
             lists = session.candidates(wording, snapshot)
@@ -236,7 +236,7 @@ QUERIES: dict[str, tuple[str, dict[str, Any], bool]] = {
 @pytest.mark.parametrize("name", QUERIES)
 def test_open__what_a_query_may_ask_for(scenario: Asked, name: str) -> None:
     question, options, in_memory = QUERIES[name]
-    is_able = in_memory or scenario.view is scenario.engine._search._resources.views[-1]
+    is_able = in_memory or scenario.view is scenario.engine._components.pipelines.default.search._resources.views[-1]
     expected = nullcontext() if is_able else pytest.raises(ViewUnavailable)
     with expected, scenario.open(scenario.request(question, **options)):
         pass
