@@ -52,8 +52,8 @@ Cursor = Annotated[
     str | None, Query(max_length=20_000, pattern=r"^[A-Za-z0-9_-]*$", description="`next` of the previous page.")
 ]
 
-_MAX_RELOADED = 1000
 _LAST = 2**31 - 1
+_MAX_RELOADED = 1000
 """Recurring sources that one call queues."""
 
 _TEXT = {"type": "string"}
@@ -465,8 +465,8 @@ async def reload(caller: Operator) -> JobsChanged:
 
 
 def _enqueue_recurring(caller: Caller) -> list[uuid.UUID]:
-    scheduled = caller.tenant().jobs.find(states=[JobState.SCHEDULED], limit=_MAX_RELOADED)
-    recurring = [info for info in scheduled if info.kind == SYNC and info.every_s is not None]
+    scheduled = caller.tenant().jobs.find(states=[JobState.SCHEDULED], kinds=[SYNC], limit=_MAX_RELOADED)
+    recurring = [info for info in scheduled if info.every_s is not None]
     tenants: dict[str, Tenant] = {info.collection: caller.tenant(info.collection) for info in recurring}
     return [
         tenants[info.collection].jobs.enqueue(info.payload["spec"], prune=info.payload["prune"]) for info in recurring

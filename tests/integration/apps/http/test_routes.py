@@ -13,6 +13,7 @@ import psycopg
 import pytest
 
 from kosmos_rag import SourceDocument
+from kosmos_rag.apps.http.routes import resources
 from kosmos_rag.storage.queue import kinds
 from tests.integration.apps.http.serving import Running, parse_events
 from tests.waiting import eventually
@@ -363,13 +364,18 @@ def test_stats__are_of_what_the_reader_may_read(running: Running) -> None:
         }
 
 
-def test_reload__has_mirrors_looked_at_now(running: Running, tmp_path: Path) -> None:
+def test_reload__has_mirrors_looked_at_now_though_newer_jobs_wait(
+    running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resources, "_MAX_RELOADED", 1)
     jobs = running.tenant(collection="mirrors").jobs
     mirror = jobs.enqueue(str(tmp_path), every=timedelta(hours=1), prune=False)
+    with running.client(scope="ingest") as client:  # tried again later, as where the model is away
+        _ok(client.post("/v1/documents", params={"source": "a.md"}, content=b"Words."), 202)
     admin = running.service.settings.database.admin_url or ""
     with psycopg.connect(admin) as connection:  # as it is between two looks
         connection.execute(
-            "UPDATE kosmos.jobs SET state = 'scheduled', run_at = now() + '1 hour' WHERE tenant = %s AND kind = 'sync'",
+            "UPDATE kosmos.jobs SET state = 'scheduled', run_at = now() + '1 hour' WHERE tenant = %s",
             [running.tenant_name],
         )
     with running.client(scope="read") as client:
