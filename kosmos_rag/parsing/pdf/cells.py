@@ -307,7 +307,11 @@ def build_table(rows: Sequence[Row], columns: int, header_rows: int | None = Non
     spans = {
         (index, column): width for index, row in enumerate(filled) for column, width in row.spans.items() if width > 1
     }
-    return Table(rows=texts, spans=spans, header_rows=count_bold_rows(filled) if header_rows is None else header_rows)
+    names = count_bold_rows(filled) if header_rows is None else header_rows
+    if names is None and columns == 2 and not any(is_value(row[1]) or is_blank_value(row[1]) for row in texts):
+        # Words without names in letters of their own: the first column names the rows.
+        return Table(rows=texts, spans=spans, header_rows=0, header_columns=1)
+    return Table(rows=texts, spans=spans, header_rows=names)
 
 
 def cell_text(runs: Sequence[Run]) -> str:

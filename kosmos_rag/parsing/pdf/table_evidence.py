@@ -36,7 +36,7 @@ def is_tabular(table: Table, *, has_rules: bool, begins_alike: bool) -> bool:
         len(values) > 1 and cells.are_values(values)
         for values in ([row[column] for row in body if row[column]] for column in range(1, len(columns)))
     )
-    has_names = table.header_rows is not None and not any(cell.endswith(":") for cell in table.rows[0])
+    has_names = bool(table.header_rows) and not any(cell.endswith(":") for cell in table.rows[0])
     return 2 * numeric + has_rules + has_names + (len(columns) > 2) > 1
 
 
