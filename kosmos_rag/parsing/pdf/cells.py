@@ -25,7 +25,7 @@ _SPANNING = 0.12
 LEAST_FILLED = 0.4
 """Share of the cells of a table that have text."""
 _SENTENCE_WORDS = 5
-_NUMBER = re.compile(r"[-+(−–]?[$€£¥]?\s?[-+(−–]?[\d.,'%\s]*\d[\d.,'%)\s]*(?:\^\(?\w+\)?)?")  # noqa: RUF001
+_NUMBER = re.compile(r"[-+(−–]?[$€£¥]?\s?[-+(−–]?[\d.,'%\s]*\d[\d.,'%)\s]*[$€£¥]?(?:\^\(?\w+\)?)?")  # noqa: RUF001
 _CURRENCY = re.compile(r"[$€£¥]")
 _BLANK_NUMBER = re.compile(r"[-–—―－]|n/?a|unq", re.IGNORECASE)  # noqa: RUF001
 

@@ -175,13 +175,37 @@ class Grid:
     def _build_rows(self, texts: dict[_Face, list[Run]]) -> Iterator[Row]:
         for index in range(len(self._ys) - 1):
             faces = sorted((face for face in self.faces if face.top <= index < face.bottom), key=lambda face: face.left)
-            first_texts = {face.left: texts.get(face, []) for face in faces if face.bottom == face.top + 1}
+            first_texts = {
+                column: runs
+                for face in faces
+                if face.bottom == face.top + 1
+                for column, runs in self._divide_face(face, texts.get(face, [])).items()
+            }
             others = {face.left: texts.get(face, []) for face in faces if face.left not in first_texts}
-            spans = {face.left: face.right - face.left for face in faces if face.right > face.left + 1}
+            spans = {
+                face.left: face.right - face.left
+                for face in faces
+                if face.right > face.left + 1 and face.left + 1 not in first_texts
+            }
             for row in self._split(index, first_texts):
                 row.cells.update({column: runs for column, runs in others.items() if runs})
                 row.spans = spans
                 yield row
+
+    def _divide_face(self, face: _Face, runs: list[Run]) -> dict[int, list[Run]]:
+        """Return the texts of an area by column.
+
+        Several lines below names are cells where none of them crosses the line between two columns.
+        """
+        columns: dict[int, list[Run]] = {column: [] for column in range(face.left, face.right)}
+        if not face.top or len(columns) < 2 or len(group_lines(runs)) < 2:
+            return {face.left: runs}
+        for run in runs:
+            column = bisect_right(self._xs, run.left + NEAR) - 1
+            if run.right > self._xs[column + 1] + NEAR:
+                return {face.left: runs}
+            columns[column].append(run)
+        return columns if sum(map(bool, columns.values())) > 1 else {face.left: runs}
 
     def _split(self, index: int, cells: dict[int, list[Run]]) -> list[Row]:
         """Return the lines between two ruled lines as rows; one row where they are its cells."""
