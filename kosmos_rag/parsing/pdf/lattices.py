@@ -60,10 +60,43 @@ def find_lattices(rules: Rules) -> list[Lattice]:
         groups[index] = (sorted(across), [*down, index])
         group_of |= dict.fromkeys(across, index)
     lattices = (
-        ([horizontal[at] for at in across], [rules.vertical[at] for at in down]) for across, down in groups.values()
+        ([horizontal[at] for at in across], [rules.vertical[at] for at in sorted(down)]) for across, down in groups.values()
     )
-    united = [Lattice(across, down, unite([*across, *down])) for across, down in lattices]
-    return sorted(united, key=lambda lattice: lattice.box.width * lattice.box.height)
+    united = (Lattice(across, down, unite([*across, *down])) for across, down in lattices)
+    parts = (part for lattice in united for part in _cut(lattice))
+    return sorted(parts, key=lambda lattice: lattice.box.width * lattice.box.height)
+
+
+def _cut(lattice: Lattice) -> Iterator[Lattice]:
+    """Yield the parts of a lattice between lines across it, above and below which other columns are."""
+    box = lattice.box
+    left, right = lattice.vertical[0].left + NEAR, lattice.vertical[-1].left - NEAR
+    inner = [wall for wall in lattice.vertical if left < wall.left < right]
+    for rule in lattice.horizontal if inner else ():
+        if rule.left > left or rule.right < right:
+            continue
+        below = [wall for wall in inner if wall.bottom < rule.bottom - NEAR]
+        above = [wall for wall in inner if wall.top > rule.bottom + NEAR]
+        if below and above and not any(abs(one.left - other.left) <= NEAR for one in below for other in above):
+            halves = (
+                Box(box.left, box.bottom, box.right, rule.bottom),
+                Box(box.left, rule.bottom, box.right, box.top),
+            )
+            for half in halves:
+                yield from _cut(_clip(lattice, half))
+            return
+    yield lattice
+
+
+def _clip(lattice: Lattice, box: Box) -> Lattice:
+    """Return the lines of a lattice in a part of its height."""
+    horizontal = [rule for rule in lattice.horizontal if box.bottom - NEAR <= rule.bottom <= box.top + NEAR]
+    vertical = [
+        wall._replace(bottom=max(wall.bottom, box.bottom), top=min(wall.top, box.top))
+        for wall in lattice.vertical
+        if wall.bottom < box.top - NEAR and wall.top > box.bottom + NEAR
+    ]
+    return Lattice(horizontal, vertical, box)
 
 
 class Grid:
@@ -201,7 +234,7 @@ class Grid:
         if not face.top or len(columns) < 2 or len(group_lines(runs)) < 2:
             return {face.left: runs}
         for run in runs:
-            column = bisect_right(self._xs, run.left + NEAR) - 1
+            column = max(0, min(bisect_right(self._xs, run.left + NEAR), face.right) - 1)
             if run.right > self._xs[column + 1] + NEAR:
                 return {face.left: runs}
             columns[column].append(run)

@@ -149,6 +149,9 @@ class Divider:
         cuts = [gap for at, gap in enumerate(gaps) if self._divides_text(gap, columns, at)]
         if cuts:
             yield [column for column in _split(items, cuts) if column]
+        elif not all(item.line for item in items):
+            for row in rows:
+                yield from self._open(row)
         else:
             yield Stack(rows, [(float(left), float(right)) for left, right in gaps])
 
