@@ -3,7 +3,9 @@
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import pairwise
+from operator import attrgetter
 from typing import NamedTuple
 
 from kosmos_rag.parsing import bounds
@@ -32,7 +34,7 @@ class Lattice(NamedTuple):
     box: Box
 
 
-class _Face(NamedTuple):
+class Face(NamedTuple):
     """An area between ruled lines: rows and columns of the grid, half open."""
 
     top: int
@@ -122,7 +124,7 @@ class Grid:
         """Left and right of each column."""
         return list(pairwise(self._xs))
 
-    def _find_faces(self) -> list[_Face]:
+    def _find_faces(self) -> list[Face]:
         count = len(self._ys) - 1
         parents = list(range(count * self.columns))
 
@@ -140,12 +142,12 @@ class Grid:
                     parents[find(cell)] = find(cell - 1)
                 if row and not _is_crossed(self._floors[count - row], (self._xs[column] + self._xs[column + 1]) / 2):
                     parents[find(cell)] = find(cell - self.columns)
-        hulls: dict[int, _Face] = {}
+        hulls: dict[int, Face] = {}
         for row in range(count):
             for column in range(self.columns):
                 root = find(row * self.columns + column)
-                hull = hulls.get(root, _Face(row, row + 1, column, column + 1))
-                hulls[root] = _Face(hull.top, row + 1, min(hull.left, column), max(hull.right, column + 1))
+                hull = hulls.get(root, Face(row, row + 1, column, column + 1))
+                hulls[root] = Face(hull.top, row + 1, min(hull.left, column), max(hull.right, column + 1))
         return list(hulls.values())
 
     def build_table(self, runs: Sequence[Run]) -> Table | None:
@@ -167,45 +169,55 @@ class Grid:
             else None
         )
 
-    def read_form(self, runs: Sequence[Run]) -> list[Line]:
-        """Return the lines of a blank form, box by box; none for other boxes.
+    @property
+    def is_sparse(self) -> bool:
+        """Whether most cells of the grid share an area with others, titles left out, as in a form."""
+        faces = [face for face in self.faces if face.right - face.left < self.columns]
+        cells = sum((face.bottom - face.top) * (face.right - face.left) for face in faces)
+        return 2 * len(faces) < cells
 
-        In one, most rows have room to write below the text of each of their boxes.
-        """
-        texts = self._assign(runs) if self.faces and runs else {}
-        if not self._is_form(texts):
-            return []
-        faces = sorted(texts, key=lambda face: (face.top, face.left))
-        return [
-            join_line(sorted(line, key=lambda run: run.left)) for face in faces for line in group_lines(texts[face])
-        ]
+    @property
+    def reading_order(self) -> Iterator[Face]:
+        """The areas as they are read."""
+        return _order(self.faces)
 
-    def _is_form(self, texts: dict[_Face, list[Run]]) -> bool:
+    @cached_property
+    def face_of(self) -> dict[tuple[int, int], Face]:
+        """The area of each row and column."""
+        return {
+            (row, column): face
+            for face in self.faces
+            for row in range(face.top, face.bottom)
+            for column in range(face.left, face.right)
+        }
+
+    def find_face(self, x: float, y: float) -> Face | None:
+        """Return the area that a point is in."""
+        row = len(self._ys) - 1 - bisect_right(self._ys[::-1], y)
+        return self.face_of.get((row, bisect_right(self._xs, x) - 1))
+
+    def is_form(self, runs: Sequence[Run]) -> bool:
+        """Return whether most rows have room to write below the text of each of their boxes."""
+        texts = self._assign(runs) if self.faces else {}
         rows: dict[int, list[bool]] = defaultdict(list)
         for face, runs in texts.items():
             highest, lowest = (choose(runs, key=lambda run: run.baseline) for choose in (max, min))
             above = max(0.0, self._ys[face.top] - highest.baseline - highest.size)
             below = lowest.baseline - self._ys[face.bottom]
             rows[face.top].append(below - above > lowest.size)
-        return 2 * sum(map(all, rows.values())) > len(rows)
+        return bool(rows) and 2 * sum(map(all, rows.values())) > len(rows)
 
-    def _assign(self, runs: Sequence[Run]) -> dict[_Face, list[Run]]:
-        faces = {
-            (row, column): face
-            for face in self.faces
-            for row in range(face.top, face.bottom)
-            for column in range(face.left, face.right)
-        }
-        texts: dict[_Face, list[Run]] = defaultdict(list)
+    def _assign(self, runs: Sequence[Run]) -> dict[Face, list[Run]]:
+        texts: dict[Face, list[Run]] = defaultdict(list)
         ascending = self._ys[::-1]
         for run in runs:
             column = min(max(bisect_right(self._xs, (run.left + run.right) / 2) - 1, 0), self.columns - 1)
             above = bisect_right(ascending, run.baseline + MIDDLE * run.size) - 1
             row = min(max(len(ascending) - 2 - above, 0), len(ascending) - 2)
-            texts[faces[row, column]].append(run)
+            texts[self.face_of[row, column]].append(run)
         return texts
 
-    def _build_rows(self, texts: dict[_Face, list[Run]]) -> Iterator[Row]:
+    def _build_rows(self, texts: dict[Face, list[Run]]) -> Iterator[Row]:
         for index in range(len(self._ys) - 1):
             faces = sorted((face for face in self.faces if face.top <= index < face.bottom), key=lambda face: face.left)
             first_texts = {
@@ -225,7 +237,7 @@ class Grid:
                 row.spans = spans
                 yield row
 
-    def _divide_face(self, face: _Face, runs: list[Run]) -> dict[int, list[Run]]:
+    def _divide_face(self, face: Face, runs: list[Run]) -> dict[int, list[Run]]:
         """Return the texts of an area by column.
 
         Several lines below names are cells where none of them crosses the line between two columns.
@@ -268,6 +280,38 @@ class Grid:
         )
         is_whole = len(self._ys) <= 4
         return is_whole and (is_spaced or len(columns[1]) >= max(3, len(columns[0]) / 2))
+
+
+def _order(faces: Sequence[Face]) -> Iterator[Face]:
+    """Yield areas in reading order: cut between rows where no area crosses, else between columns.
+
+    Columns whose areas are level are read row by row.
+    """
+    rows = _separate(faces, "top", "bottom")
+    columns: list[list[Face]] = []
+    for column in _separate(faces, "left", "right") if len(rows) == 1 else ():
+        if columns and {face.top for face in columns[-1]} == {face.top for face in column}:
+            columns[-1] += column
+        else:
+            columns.append(column)
+    groups = rows if len(rows) > 1 else columns
+    if len(groups) == 1:
+        yield from sorted(faces)
+    else:
+        for group in groups:
+            yield from _order(group)
+
+
+def _separate(faces: Sequence[Face], first: str, end: str) -> list[list[Face]]:
+    """Return the groups of areas between which no other one is, along one direction."""
+    groups: list[list[Face]] = []
+    reach = 0
+    for face in sorted(faces, key=attrgetter(first)):
+        if not groups or getattr(face, first) >= reach:
+            groups.append([])
+        groups[-1].append(face)
+        reach = max(reach, getattr(face, end))
+    return groups
 
 
 def _cluster(values: Sequence[float]) -> list[float]:

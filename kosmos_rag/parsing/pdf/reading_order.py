@@ -3,12 +3,12 @@
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.pdf.cells import LEAST_ROWS, FoundTable, divide_runs
 from kosmos_rag.parsing.pdf.graphics import NEAR, Box, Rules, unite
-from kosmos_rag.parsing.pdf.lattices import Grid, find_lattices
+from kosmos_rag.parsing.pdf.lattices import Face, Grid, find_lattices
 from kosmos_rag.parsing.pdf.lines import ONE_LINE, Line, join_line, join_rows, join_runs
 from kosmos_rag.parsing.pdf.page import PageContent
 from kosmos_rag.parsing.pdf.regions import Divider, Item, Region, is_prose
@@ -31,8 +31,7 @@ def arrange(content: PageContent) -> list[Region]:
         regions = [Region(lines)]
     else:
         items = _take_figures(items, content)
-        items = _take_tables(items, turned, content)
-        items = _take_frames(items, content)
+        items = _take_lattices(items, turned, content)
         finder = TableFinder(content.rules, content.split_words)
         regions = [region for chunks in Divider(content.rules).divide(items) for region in finder.find(chunks)]
     return [*regions, *(Region([join_line([run])], is_figure=True) for run in turned)]
@@ -105,30 +104,51 @@ def _mark_bands(lines: Sequence[Line], boxes: Iterable[Box]) -> Iterator[Line]:
         yield line._replace(is_banded=True) if any(is_band(box, line) for box in near) else line
 
 
-def _take_tables(items: list[Item], turned: list[Run], content: PageContent) -> list[Item]:
-    """Replace the lines of ruled tables by the tables."""
+def _take_lattices(items: list[Item], turned: list[Run], content: PageContent) -> list[Item]:
+    """Replace what is between ruled lines by tables and frames, the smallest first."""
     for lattice in find_lattices(content.rules):
         box = lattice.box.inflate(NEAR)
-        inside = [item for item in items if item.line and _is_inside(item.line.runs, box)]
-        extra = [run for run in turned if _is_inside([run], box)]
-        if len(inside) + len(extra) < 2:
-            continue
         grid = Grid(lattice)
+        within = [item for item in items if box.contains(*_middle(item.box))]
+        inside = [item for item in within if item.line and _is_inside(item.line.runs, box)]
+        extra = [run for run in turned if _is_inside([run], box)]
+        if len(inside) + len(extra) < 2 and len(within) < 2:
+            continue
         runs = [run for item in inside if item.line for run in item.line.fragments]
         runs = [*divide_runs(runs, grid.edges, content.split_words), *extra]
-        if form := grid.read_form(runs):
-            region = Region(form)
-        elif (table := grid.build_table(runs)) is not None:
-            region = Region(table=FoundTable(table, lattice.box, grid.edges))
+        table = grid.build_table(runs)
+        is_layout = grid.is_form(runs) or (table and (grid.is_sparse or any(item.line is None for item in within)))
+        if table is not None and not is_layout:
+            for run in extra:
+                turned.remove(run)
+            replaced, region, parts = inside, Region(table=FoundTable(table, lattice.box, grid.edges)), []
+        elif (is_layout and len(grid.faces) > 1) or (len(grid.faces) == 1 and 2 * len(within) <= len(items)):
+            replaced, region, parts = within, None, _divide(within, grid)
         else:
             continue
-        for run in extra:
-            turned.remove(run)
-        order = min((item.order for item in inside), default=0)
-        inside_ids = {id(item) for item in inside}
-        items = [item for item in items if id(item) not in inside_ids]
-        items.append(Item(box=lattice.box, order=order, region=region))
+        order = min((item.order for item in replaced), default=0)
+        replaced_ids = {id(item) for item in replaced}
+        items = [item for item in items if id(item) not in replaced_ids]
+        items.append(Item(box=lattice.box, order=order, region=region, inner=parts))
     return items
+
+
+def _divide(items: Iterable[Item], grid: Grid) -> list[list[Item]]:
+    """Return the items in each area of a grid, in reading order; lines across several areas are divided."""
+
+    def find_face(box: Box) -> Face | None:
+        return grid.find_face(*_middle(box))
+
+    parts: dict[Face | None, list[Item]] = defaultdict(list)
+    for item in items:
+        pieces = groupby(item.line.runs, lambda run: find_face(join_line([run]).box)) if item.line else ()
+        lines = [(face, join_line(list(runs))) for face, runs in pieces]
+        if len(lines) < 2:
+            parts[find_face(item.box)].append(item)
+        else:
+            for face, line in lines:
+                parts[face].append(Item(box=line.box, order=item.order, line=line))
+    return [parts[face] for face in (None, *grid.reading_order) if face in parts]
 
 
 def _is_inside(runs: Sequence[Run], box: Box) -> bool:
@@ -173,22 +193,6 @@ def _grow(figure: Box, shapes: Sequence[Box]) -> Box:
         if grown == figure:
             return figure
         figure = grown
-
-
-def _take_frames(items: list[Item], content: PageContent) -> list[Item]:
-    """Put the items in each frame into one.
-
-    A frame around most of the page is none.
-    """
-    for lattice in find_lattices(content.rules):
-        box = lattice.box.inflate(NEAR)
-        inside = [item for item in items if box.contains(*_middle(item.box))]
-        if len(inside) < 2 or 2 * len(inside) > len(items) or len(Grid(lattice).faces) != 1:
-            continue
-        inside_ids = {id(item) for item in inside}
-        items = [item for item in items if id(item) not in inside_ids]
-        items.append(Item(box=lattice.box, order=inside[0].order, inner=inside))
-    return items
 
 
 def _middle(box: Box) -> tuple[float, float]:

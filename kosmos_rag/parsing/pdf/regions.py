@@ -42,8 +42,8 @@ class Item:
     """In the file."""
     line: Line | None = None
     region: Region | None = None
-    inner: Sequence["Item"] = ()
-    """Of a frame."""
+    inner: Sequence[Sequence["Item"]] = ()
+    """What is in each box of a frame, in reading order."""
 
     @property
     def level(self) -> float:
@@ -137,7 +137,7 @@ class Divider:
     def _open(self, row: Row) -> Iterator[Chunk | list[list[Item]]]:
         for item in row.items:
             if item.inner:
-                yield [list(item.inner)]
+                yield [list(part) for part in item.inner]
             elif item.region:
                 yield item.region
         if row.lines:
