@@ -21,7 +21,7 @@ from kosmos_rag.parsing.pdf.cells import (
     join_continued,
 )
 from kosmos_rag.parsing.pdf.graphics import NEAR, Box, Rules, unite
-from kosmos_rag.parsing.pdf.lines import Line, join_line, join_text
+from kosmos_rag.parsing.pdf.lines import join_text
 from kosmos_rag.parsing.pdf.text_layer import MIDDLE, Run
 from kosmos_rag.parsing.tables.table import Table
 
@@ -62,7 +62,8 @@ def find_lattices(rules: Rules) -> list[Lattice]:
         groups[index] = (sorted(across), [*down, index])
         group_of |= dict.fromkeys(across, index)
     lattices = (
-        ([horizontal[at] for at in across], [rules.vertical[at] for at in sorted(down)]) for across, down in groups.values()
+        ([horizontal[at] for at in across], [rules.vertical[at] for at in sorted(down)])
+        for across, down in groups.values()
     )
     united = (Lattice(across, down, unite([*across, *down])) for across, down in lattices)
     parts = (part for lattice in united for part in _cut(lattice))

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from kosmos_rag.parsing.pdf.cells import LEAST_ROWS, FoundTable
 from kosmos_rag.parsing.pdf.graphics import NEAR, Box, Rules, unite
 from kosmos_rag.parsing.pdf.lines import ONE_LINE, Line
+from kosmos_rag.parsing.pdf.table_evidence import MARKER
 from kosmos_rag.parsing.pdf.text_layer import WORD_GAP
 
 _BLANK = 5.0
@@ -161,7 +162,7 @@ class Divider:
         if not left or not right:
             return False
         if any(item.line is None for item in (*left, *right)):
-            return True
+            return not _are_markers(left)
         are_prose = [is_prose(left), is_prose(right)]
         if all(are_prose):
             return True
@@ -187,6 +188,11 @@ class Divider:
                     for side, edge in enumerate(edges):
                         side_lines[side] += rule.left <= edge.left + NEAR and edge.right - NEAR <= rule.right
         return crossing, all(side_lines)
+
+
+def _are_markers(items: Sequence[Item]) -> bool:
+    """Return whether items are the bullets and numbers of a list."""
+    return all(item.line and MARKER.fullmatch(item.line.text) for item in items)
 
 
 def _are_level(columns: Sequence[Sequence[Item]], at: int) -> bool:
