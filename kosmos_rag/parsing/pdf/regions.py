@@ -12,6 +12,7 @@ from typing import NamedTuple
 from kosmos_rag.parsing.pdf.cells import LEAST_ROWS, FoundTable
 from kosmos_rag.parsing.pdf.graphics import NEAR, Box, Rules, unite
 from kosmos_rag.parsing.pdf.lines import ONE_LINE, Line
+from kosmos_rag.parsing.pdf.page_lines import APART
 from kosmos_rag.parsing.pdf.table_evidence import MARKER
 from kosmos_rag.parsing.pdf.text_layer import WORD_GAP
 
@@ -146,15 +147,31 @@ class Divider:
 
     def _resolve(self, rows: Sequence[Row], gaps: Sequence[tuple[int, int]]) -> Iterator[Chunk | list[list[Item]]]:
         items = [item for row in rows for item in row.items]
-        columns = _split(items, gaps)
-        cuts = [gap for at, gap in enumerate(gaps) if self._divides_text(gap, columns, at)]
-        if cuts:
+        if cuts := self._find_cuts(rows):
             yield [column for column in _split(items, cuts) if column]
+        elif halves := self._halve(rows):
+            for half in halves:
+                yield from self._cut(half)
         elif not all(item.line for item in items):
             for row in rows:
                 yield from self._open(row)
         else:
             yield Stack(rows, [(float(left), float(right)) for left, right in gaps])
+
+    def _find_cuts(self, rows: Sequence[Row]) -> list[tuple[int, int]]:
+        """Return the strips of a band that are between columns of text."""
+        gaps = _find_gaps(rows)
+        columns = _split([item for row in rows for item in row.items], gaps)
+        return [gap for at, gap in enumerate(gaps) if self._divides_text(gap, columns, at)]
+
+    def _halve(self, rows: Sequence[Row]) -> list[Sequence[Row]]:
+        """Return the rows above and below the widest space, if one of these parts has columns of text."""
+        spaces = [above.level - below.level for above, below in pairwise(rows)]
+        if not spaces or max(spaces) <= APART * sorted(spaces)[len(spaces) // 2]:
+            return []
+        at = spaces.index(max(spaces)) + 1
+        halves = [rows[:at], rows[at:]]
+        return halves if any(len(half) >= LEAST_ROWS and self._find_cuts(half) for half in halves) else []
 
     def _divides_text(self, gap: tuple[int, int], columns: Sequence[Sequence[Item]], at: int) -> bool:
         """Return whether the strip after a column is between columns of text, not of cells."""
