@@ -617,3 +617,96 @@ def test_parse_pdf__a_label_on_the_left_of_text_is_on_its_first_line() -> None:
     page.text(50, 100, "A.")
     page.lines(90, 100, *[f"The {word} line of the text of the label" for word in ("first", "second", "third")])
     assert page.parse().text.startswith("A. The first line")
+
+
+def test_parse_pdf__the_first_column_names_the_rows_of_two_columns_of_words() -> None:
+    page = Page()
+    page.table([["Form", "Sent by the client"], ["Receipt", "Sent by the office"], ["Deed", "Kept"]], 100)
+    text = page.parse().text
+    assert "Form: Sent by the client\nReceipt: Sent by the office\nDeed: Kept" in text
+
+
+def test_parse_pdf__an_area_below_names_has_their_columns() -> None:
+    page = Page()
+    page.table([["Article", "Number", "Amount"]], 100, bold=True)
+    page.pdf.rect(50, 118, 300, 120)
+    rows = [["Paper", "1", "0.75 £"], ["Print", "2", "3.50 £"], ["", "Total", "4.25 £"]]
+    for number, row in enumerate(rows):
+        for column, cell in enumerate(row):
+            page.text(55 + 100 * column, 140 + 30 * number, cell)
+    text = page.parse().text
+    assert "Article: Paper; Number: 1; Amount: 0.75 £\nArticle: Print; Number: 2; Amount: 3.50 £\n" in text
+
+
+def test_parse_pdf__two_tables_that_share_a_ruled_line_are_two() -> None:
+    page = Page()
+    for y in (100, 118, 136):
+        page.pdf.line(50, y, 350, y)
+    for x in (50, 110, 350):
+        page.pdf.line(x, 100, x, 136)
+    for y, row in ((114, ["Present", "217 deputies"]), (132, ["Absent", "40 deputies"])):
+        page.text(55, y, row[0])
+        page.text(115, y, row[1])
+    page.table(OFFICES, 136)
+    text = page.parse().text
+    assert "Present: 217 deputies\nAbsent: 40 deputies" in text
+    assert INDONESIA in text
+
+
+def test_parse_pdf__boxes_around_a_table_and_texts_are_read_one_by_one() -> None:
+    page = Page()
+    page.pdf.rect(40, 80, 500, 300)
+    page.pdf.line(150, 80, 150, 380)
+    page.pdf.line(40, 140, 540, 140)
+    page.text(50, 100, "OPTIONS")
+    page.text(160, 100, "There are none.")
+    page.text(50, 160, "CASE OF LOSS")
+    page.lines(160, 160, "The office pays the share of the", "following table:")
+    page.table(OFFICES, 200, left=170, bold=True)
+    page.text(160, 300, "It gives no warranty.")
+    text = page.parse().text
+    assert text.startswith(
+        "OPTIONS\n\nThere are none.\n\nCASE OF LOSS\n\nThe office pays the share of the\nfollowing table:\n\nCountry"
+    )
+    assert INDONESIA in text
+    assert text.endswith("It gives no warranty.")
+
+
+def test_parse_pdf__boxes_of_a_form_are_read_column_by_column_unless_they_are_level() -> None:
+    page = Page()
+    page.pdf.rect(40, 80, 500, 200)
+    for x, top in ((200, 80), (400, 80)):
+        page.pdf.line(x, top, x, 280)
+    for y in (120, 160, 200, 240):
+        page.pdf.line(40, y, 200, y)
+    page.pdf.line(200, 180, 400, 180)
+    for number, label in enumerate(["Payer", "Street", "City", "State", "Telephone"]):
+        page.text(45, 90 + 40 * number, label)
+    page.text(205, 90, "1 Compensation")
+    page.text(205, 190, "2 Refunds")
+    page.text(405, 90, "Form 7")
+    lines = [line for line in page.parse().text.split("\n") if line]
+    assert lines == ["Payer", "Street", "City", "State", "Telephone", "1 Compensation", "2 Refunds", "Form 7"]
+
+
+def test_parse_pdf__the_number_of_a_question_is_before_it_where_its_answer_is_in_a_box() -> None:
+    page = Page()
+    for number in range(4):
+        top = 100 + 60 * number
+        page.text(50, top, f"{number + 1}.")
+        page.text(80, top, f"The question of the number {number + 1}:")
+        page.pdf.rect(80, top + 10, 400, 40)
+        page.lines(90, top + 24, f"The answer of the number {number + 1}", "in two lines")
+    text = squeeze(page.parse().text)
+    assert text.startswith("1. The question of the number 1: The answer of the number 1 in two lines 2. The question")
+
+
+def test_parse_pdf__blocks_beside_each_other_above_a_table_are_read_one_by_one() -> None:
+    page = Page()
+    page.lines(50, 100, "Pino Bluebird", "Sesame Street 32", "1025 Amsterdam", leading=20)
+    page.lines(420, 93, "Blue Office", "Weena 664", "3012 Rotterdam", "Holland", leading=21)
+    for number, row in enumerate([["Article", "Number", "Amount"], *[["Cover", "1", "69.99"]] * 8]):
+        for x, cell in zip((50, 300, 420), row, strict=True):
+            page.text(x, 200 + 12 * number, cell)
+    text = squeeze(page.parse().text)
+    assert "Sesame Street 32 1025 Amsterdam Blue Office Weena 664" in text
