@@ -62,7 +62,10 @@ def _read_member(folder: Path, source: Mapping[str, str]) -> bytes:
         subprocess.run(["git", "init", "--quiet"], **run)
         subprocess.run(["git", "remote", "add", "origin", f"https://github.com/{name}"], **run)
         subprocess.run(["git", "fetch", "--quiet", "--depth=1", "--filter=blob:none", "origin", commit], **run)
-        return subprocess.run(["git", "show", f"{commit}:{source['path']}"], capture_output=True, **run).stdout
+        content: bytes = subprocess.run(
+            ["git", "show", f"{commit}:{source['path']}"], stdout=subprocess.PIPE, **run
+        ).stdout
+        return content
     subprocess.run([*_DOWNLOADS[source["from"]], source["package"]], **run)
     (package,) = folder.iterdir()
     if source["from"] == "debian":
