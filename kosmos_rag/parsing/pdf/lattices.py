@@ -34,7 +34,7 @@ class Lattice(NamedTuple):
     box: Box
 
 
-class Face(NamedTuple):
+class GridArea(NamedTuple):
     """An area between ruled lines: rows and columns of the grid, half open."""
 
     top: int
@@ -71,7 +71,7 @@ def find_lattices(rules: Rules) -> list[Lattice]:
 
 
 def _cut(lattice: Lattice) -> Iterator[Lattice]:
-    """Yield the parts of a lattice between lines across it, above and below which other columns are."""
+    """Yield the parts of a lattice: a line across it divides tables with different columns."""
     box = lattice.box
     left, right = lattice.vertical[0].left + NEAR, lattice.vertical[-1].left - NEAR
     inner = [wall for wall in lattice.vertical if left < wall.left < right]
@@ -80,7 +80,7 @@ def _cut(lattice: Lattice) -> Iterator[Lattice]:
             continue
         below = [wall for wall in inner if wall.bottom < rule.bottom - NEAR]
         above = [wall for wall in inner if wall.top > rule.bottom + NEAR]
-        if below and above and not any(abs(one.left - other.left) <= NEAR for one in below for other in above):
+        if below and above and not any(abs(wall.left - other.left) <= NEAR for wall in below for other in above):
             halves = (
                 Box(box.left, box.bottom, box.right, rule.bottom),
                 Box(box.left, rule.bottom, box.right, box.top),
@@ -125,7 +125,7 @@ class Grid:
         """Left and right of each column."""
         return list(pairwise(self._xs))
 
-    def _find_faces(self) -> list[Face]:
+    def _find_faces(self) -> list[GridArea]:
         count = len(self._ys) - 1
         parents = list(range(count * self.columns))
 
@@ -143,12 +143,12 @@ class Grid:
                     parents[find(cell)] = find(cell - 1)
                 if row and not _is_crossed(self._floors[count - row], (self._xs[column] + self._xs[column + 1]) / 2):
                     parents[find(cell)] = find(cell - self.columns)
-        hulls: dict[int, Face] = {}
+        hulls: dict[int, GridArea] = {}
         for row in range(count):
             for column in range(self.columns):
                 root = find(row * self.columns + column)
-                hull = hulls.get(root, Face(row, row + 1, column, column + 1))
-                hulls[root] = Face(hull.top, row + 1, min(hull.left, column), max(hull.right, column + 1))
+                hull = hulls.get(root, GridArea(row, row + 1, column, column + 1))
+                hulls[root] = GridArea(hull.top, row + 1, min(hull.left, column), max(hull.right, column + 1))
         return list(hulls.values())
 
     def build_table(self, runs: Sequence[Run]) -> Table | None:
@@ -172,18 +172,18 @@ class Grid:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether most cells of the grid share an area with others, titles left out, as in a form."""
+        """Whether most cells, without titles, share an area with others, as in a form."""
         faces = [face for face in self.faces if face.right - face.left < self.columns]
         cells = sum((face.bottom - face.top) * (face.right - face.left) for face in faces)
         return 2 * len(faces) < cells
 
     @property
-    def reading_order(self) -> Iterator[Face]:
+    def reading_order(self) -> Iterator[GridArea]:
         """The areas as they are read."""
         return _order(self.faces)
 
     @cached_property
-    def face_of(self) -> dict[tuple[int, int], Face]:
+    def face_of(self) -> dict[tuple[int, int], GridArea]:
         """The area of each row and column."""
         return {
             (row, column): face
@@ -192,7 +192,7 @@ class Grid:
             for column in range(face.left, face.right)
         }
 
-    def find_face(self, x: float, y: float) -> Face | None:
+    def find_face(self, x: float, y: float) -> GridArea | None:
         """Return the area that a point is in."""
         row = len(self._ys) - 1 - bisect_right(self._ys[::-1], y)
         return self.face_of.get((row, bisect_right(self._xs, x) - 1))
@@ -208,8 +208,8 @@ class Grid:
             rows[face.top].append(below - above > lowest.size)
         return bool(rows) and 2 * sum(map(all, rows.values())) > len(rows)
 
-    def _assign(self, runs: Sequence[Run]) -> dict[Face, list[Run]]:
-        texts: dict[Face, list[Run]] = defaultdict(list)
+    def _assign(self, runs: Sequence[Run]) -> dict[GridArea, list[Run]]:
+        texts: dict[GridArea, list[Run]] = defaultdict(list)
         ascending = self._ys[::-1]
         for run in runs:
             column = min(max(bisect_right(self._xs, (run.left + run.right) / 2) - 1, 0), self.columns - 1)
@@ -218,7 +218,7 @@ class Grid:
             texts[self.face_of[row, column]].append(run)
         return texts
 
-    def _build_rows(self, texts: dict[Face, list[Run]]) -> Iterator[Row]:
+    def _build_rows(self, texts: dict[GridArea, list[Run]]) -> Iterator[Row]:
         for index in range(len(self._ys) - 1):
             faces = sorted((face for face in self.faces if face.top <= index < face.bottom), key=lambda face: face.left)
             first_texts = {
@@ -238,7 +238,7 @@ class Grid:
                 row.spans = spans
                 yield row
 
-    def _divide_face(self, face: Face, runs: list[Run]) -> dict[int, list[Run]]:
+    def _divide_face(self, face: GridArea, runs: list[Run]) -> dict[int, list[Run]]:
         """Return the texts of an area by column.
 
         Several lines below names are cells where none of them crosses the line between two columns.
@@ -283,13 +283,13 @@ class Grid:
         return is_whole and (is_spaced or len(columns[1]) >= max(3, len(columns[0]) / 2))
 
 
-def _order(faces: Sequence[Face]) -> Iterator[Face]:
-    """Yield areas in reading order: cut between rows where no area crosses, else between columns.
+def _order(faces: Sequence[GridArea]) -> Iterator[GridArea]:
+    """Yield areas in reading order.
 
-    Columns whose areas are level are read row by row.
+    They are cut between rows where no area crosses, else between columns. Columns whose areas are level are read row by row.
     """
     rows = _separate(faces, "top", "bottom")
-    columns: list[list[Face]] = []
+    columns: list[list[GridArea]] = []
     for column in _separate(faces, "left", "right") if len(rows) == 1 else ():
         if columns and {face.top for face in columns[-1]} == {face.top for face in column}:
             columns[-1] += column
@@ -303,9 +303,9 @@ def _order(faces: Sequence[Face]) -> Iterator[Face]:
             yield from _order(group)
 
 
-def _separate(faces: Sequence[Face], first: str, end: str) -> list[list[Face]]:
+def _separate(faces: Sequence[GridArea], first: str, end: str) -> list[list[GridArea]]:
     """Return the groups of areas between which no other one is, along one direction."""
-    groups: list[list[Face]] = []
+    groups: list[list[GridArea]] = []
     reach = 0
     for face in sorted(faces, key=attrgetter(first)):
         if not groups or getattr(face, first) >= reach:

@@ -8,7 +8,7 @@ from itertools import groupby, pairwise
 from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.pdf.cells import LEAST_ROWS, FoundTable, divide_runs
 from kosmos_rag.parsing.pdf.graphics import NEAR, Box, Rules, unite
-from kosmos_rag.parsing.pdf.lattices import Face, Grid, find_lattices
+from kosmos_rag.parsing.pdf.lattices import Grid, GridArea, find_lattices
 from kosmos_rag.parsing.pdf.lines import ONE_LINE, Line, join_line, join_rows, join_runs
 from kosmos_rag.parsing.pdf.page import PageContent
 from kosmos_rag.parsing.pdf.regions import Divider, Item, Region, is_prose
@@ -109,21 +109,21 @@ def _take_lattices(items: list[Item], turned: list[Run], content: PageContent) -
     for lattice in find_lattices(content.rules):
         box = lattice.box.inflate(NEAR)
         grid = Grid(lattice)
-        within = [item for item in items if box.contains(*_middle(item.box))]
-        inside = [item for item in within if item.line and _is_inside(item.line.runs, box)]
+        contents = [item for item in items if box.contains(*_middle(item.box))]
+        inside = [item for item in contents if item.line and _is_inside(item.line.runs, box)]
         extra = [run for run in turned if _is_inside([run], box)]
-        if len(inside) + len(extra) < 2 and len(within) < 2:
+        if len(inside) + len(extra) < 2 and len(contents) < 2:
             continue
         runs = [run for item in inside if item.line for run in item.line.fragments]
         runs = [*divide_runs(runs, grid.edges, content.split_words), *extra]
         table = grid.build_table(runs)
-        is_layout = grid.is_form(runs) or (table and (grid.is_sparse or any(item.line is None for item in within)))
+        is_layout = grid.is_form(runs) or (table and (grid.is_sparse or any(item.line is None for item in contents)))
         if table is not None and not is_layout:
             for run in extra:
                 turned.remove(run)
             replaced, region, parts = inside, Region(table=FoundTable(table, lattice.box, grid.edges)), []
-        elif (is_layout and len(grid.faces) > 1) or (len(grid.faces) == 1 and 2 * len(within) <= len(items)):
-            replaced, region, parts = within, None, _divide(within, grid)
+        elif (is_layout and len(grid.faces) > 1) or (len(grid.faces) == 1 and 2 * len(contents) <= len(items)):
+            replaced, region, parts = contents, None, _divide(contents, grid)
         else:
             continue
         order = min((item.order for item in replaced), default=0)
@@ -134,12 +134,15 @@ def _take_lattices(items: list[Item], turned: list[Run], content: PageContent) -
 
 
 def _divide(items: Iterable[Item], grid: Grid) -> list[list[Item]]:
-    """Return the items in each area of a grid, in reading order; lines across several areas are divided."""
+    """Return the items in each area of a grid, in reading order.
 
-    def find_face(box: Box) -> Face | None:
+    Lines across several areas are divided.
+    """
+
+    def find_face(box: Box) -> GridArea | None:
         return grid.find_face(*_middle(box))
 
-    parts: dict[Face | None, list[Item]] = defaultdict(list)
+    parts: dict[GridArea | None, list[Item]] = defaultdict(list)
     for item in items:
         pieces = groupby(item.line.runs, lambda run: find_face(join_line([run]).box)) if item.line else ()
         lines = [(face, join_line(list(runs))) for face, runs in pieces]

@@ -165,7 +165,7 @@ class Divider:
         return [gap for at, gap in enumerate(gaps) if self._divides_text(gap, columns, at)]
 
     def _halve(self, rows: Sequence[Row]) -> list[Sequence[Row]]:
-        """Return the rows above and below the widest space, if one of these parts has columns of text."""
+        """Return the rows above and below the widest space, if some are columns of text."""
         spaces = [above.level - below.level for above, below in pairwise(rows)]
         if not spaces or max(spaces) <= APART * sorted(spaces)[len(spaces) // 2]:
             return []
