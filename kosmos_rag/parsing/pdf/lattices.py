@@ -286,7 +286,8 @@ class Grid:
 def _order(faces: Sequence[GridArea]) -> Iterator[GridArea]:
     """Yield areas in reading order.
 
-    They are cut between rows where no area crosses, else between columns. Columns whose areas are level are read row by row.
+    They are cut between rows where no area crosses, else between columns. Level columns are read
+    row by row.
     """
     rows = _separate(faces, "top", "bottom")
     columns: list[list[GridArea]] = []
