@@ -250,7 +250,7 @@ def _run(program: Path, *arguments: str, conninfo: str | None = None) -> str:
     if process.returncode:
         lines = process.stderr.strip().splitlines() or [f"{program.name} ended with exit code {process.returncode}"]
         reason = next((line for line in lines if "error:" in line), lines[0])
-        raise DatabaseError(f"{reason}; {_remedy(process.stderr)}")
+        raise DatabaseError(f"{program.name}: {reason.removeprefix(f'{program.name}: ')}; {_remedy(process.stderr)}")
     return process.stdout
 
 
@@ -277,7 +277,10 @@ def _remedy(output: str) -> str:
         return "install client programs of the server's version or newer"
     if "input file" in output:
         return "the file is damaged, or of another program: restore another backup"
-    return "check the server and database.admin_url; `kosmos-rag doctor` says more"
+    return (
+        "check the server and database.admin_url, by `kosmos-rag doctor`; where they are right, the file of a restore "
+        "is damaged: take another backup"
+    )
 
 
 _VERSION_ROW = re.compile(r"^COPY kosmos\.alembic_version \(version_num\) FROM stdin;\n(\w+)$", re.MULTILINE)

@@ -24,6 +24,12 @@ def kosmos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return run_command
 
 
+def test_init__beside_a_server_by_url_names_no_folder(kosmos: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KOSMOS_DATABASE__URL", "postgresql://kosmos_app@db/kosmos")
+    assert ", data in the server of database.url\n" in kosmos("init").stdout
+    assert "database" not in yaml.safe_load(Path("rag-config.yaml").read_text())
+
+
 def test_init__writes_commented_settings_that_work_here(kosmos: Run, tmp_path: Path) -> None:
     result = kosmos("init")
     assert result.exit_code == 0

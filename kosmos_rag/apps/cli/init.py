@@ -69,7 +69,7 @@ def init(
     The model is the one of --set or of the environment, else all-MiniLM-L6-v2 if it is installed, else the default one
     if it was fetched. Nothing is downloaded.
     """
-    from kosmos_rag.core.config import Settings
+    from kosmos_rag.core.config import EMBEDDED, Settings
 
     if file.exists() and not force:
         raise RequestError(f"{file} exists; edit it, name another file, or replace it with --force")
@@ -89,8 +89,10 @@ def init(
         return
     if (warning := _warn_of_language(settings, language or _find_language(Path.cwd()))) is not None:
         typer.echo(warning, err=True)
+    is_embedded = settings.database.url == EMBEDDED
+    place = settings.database.resolved_data_dir if is_embedded else "the server of database.url"
     typer.echo(
-        f"wrote {file}: model {settings.rag.embedding.model}, data in {settings.database.resolved_data_dir}\n"
+        f"wrote {file}: model {settings.rag.embedding.model}, data in {place}\n"
         "next: kosmos-rag ingest FOLDER, kosmos-rag ask QUESTION, kosmos-rag serve"
     )
 

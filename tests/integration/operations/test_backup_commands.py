@@ -16,7 +16,7 @@ import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.errors import ConfigError, DatabaseError, DatabaseNotReady, RequestError
+from kosmos_rag.core.errors import ConfigError, DatabaseError, DatabaseNotReady, KosmosError, RequestError
 from kosmos_rag.core.types import Filter, JobState
 from kosmos_rag.engine.restored_passages import _require_hidden, _Sample
 from kosmos_rag.models.testing.hashing import HashingEmbedder
@@ -288,6 +288,23 @@ def test_backup__as_a_role_that_policies_bind_leaves_no_file(settings: Settings,
     back_up(settings.database, tmp_path / "good.dump")
     with pytest.raises(ConfigError, match="GRANT kosmos_backup"):
         restore(bound, tmp_path / "good.dump")
+
+
+@pytest.mark.usefixtures("programs")
+def test_restore__of_a_damaged_file_names_the_file_as_a_cause(
+    settings: Settings, empty_database: DatabaseSettings, tmp_path: Path
+) -> None:
+    """It ended with `out of memory; check the server`."""
+    file = tmp_path / "kosmos.dump"
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        engine.tenant("acme").ingest(SourceDocument(source="a", data=b"churn " * 20_000))
+    back_up(settings.database, file)
+    content = bytearray(file.read_bytes())
+    middle = len(content) // 2
+    content[middle : middle + 200] = bytes(byte ^ 0x5A for byte in content[middle : middle + 200])
+    file.write_bytes(content)
+    with pytest.raises(KosmosError, match="another backup"):
+        restore(empty_database, file, verify=True)
 
 
 @pytest.mark.usefixtures("programs")
