@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kosmos_rag.answering.abstention import REFUSAL
-from kosmos_rag.answering.claims import find_other_unit, is_negated
+from kosmos_rag.answering.claims import find_missing_number, find_other_unit, is_negated
 from kosmos_rag.answering.compose import cite_unit
 from kosmos_rag.answering.evidence import passage_units
 from kosmos_rag.answering.prompt_injection import find_instruction
@@ -29,7 +29,6 @@ from kosmos_rag.core.types import (
 _LINK = re.compile(r"\b[a-z][a-z0-9+.-]*://[^\s)>\]]+|\bwww\.[^\s)>\]]+|!?\[[^\]\n]*\]\([^)\n]*\)", re.IGNORECASE)
 _QUOTED = re.compile(r"`([^`\n]+)`|\"([^\"\n]+)\"|“([^”\n]+)”")
 _IDENTIFIER = re.compile(r"\w+(?:[._]\w+)*_\w+|\w+\.\w+\.\w+")
-_NUMBER = re.compile(r"(?<![\w.])\d+(?:[.,:/-]\d+)*")
 _NAME = re.compile(r"(?<=[^\W_])[,;]?\s+((?:[A-Z][\w&-]*)(?:\s+[A-Z][\w&-]*)*)")
 # A capitalised word may be a name at the start of a sentence and after punctuation too.
 _WORD = re.compile(r"(?<!\w)[^\W_][\w-]*")
@@ -52,7 +51,8 @@ def missing_fact(claim: str, evidence: str) -> str | None:
             kind in _IN_OTHER_FORMS and evidence_stems.issuperset(stems(fact))
         ):
             return f"{kind} {fact!r} is not in the cited passages"
-    return None
+    number = find_missing_number(claim, evidence)
+    return None if number is None else f"the number {number!r} is not in the cited passages"
 
 
 def _facts(claim: str) -> Iterator[tuple[str, str]]:
@@ -60,7 +60,6 @@ def _facts(claim: str) -> Iterator[tuple[str, str]]:
         ("the link", _LINK),
         ("the quoted", _QUOTED),
         ("the identifier", _IDENTIFIER),
-        ("the number", _NUMBER),
         (_THE_NAME, _NAME),
     ):
         for match in pattern.finditer(claim):
@@ -227,11 +226,13 @@ class _Checker:
             "\n".join((*passage.citation.section, *passage.citation.table_context, passage.text)) for passage in cited
         )
         overlap = _overlap(claim.text, evidence)
-        quotes = self._most_similar(claim.text, cited)
+        quotes, similar = self._compare(claim.text, cited)
         similarity = max((quote.score for quote in quotes), default=0.0)
         reason = self._suspicious_reason(cited) or missing_fact(claim.text, evidence)
         if reason is None and (quantity := find_other_unit(claim.text, evidence)) is not None:
             reason = f"{quantity!r} has another unit in the cited passages"
+        if reason is None and similar and (number := find_missing_number(claim.text, similar)) is not None:
+            reason = f"the number {number!r} is not where the cited passages say something similar"
         if reason is None and overlap < MIN_OVERLAP:
             reason = f"{overlap:.0%} of its words are in the cited passages"
         if reason is None and similarity < MIN_SIMILARITY:
@@ -250,20 +251,23 @@ class _Checker:
                 return f"the document of passage {index} contains instructions to a language model ({words!r})"
         return None
 
-    def _most_similar(self, claim: str, cited: Sequence[ContextPassage]) -> list[AnswerSentence]:
-        """Return the most similar unit of each passage.
+    def _compare(self, claim: str, cited: Sequence[ContextPassage]) -> tuple[list[AnswerSentence], str]:
+        """Return the most similar unit of each passage, and the text of all that say something similar.
 
-        Its cosine similarity is the score.
+        The score of a unit is its cosine similarity. A similar text has its headings; without similar units it is
+        empty.
         """
         vector = self._embedder.embed([claim])[0]
-        quotes = []
+        quotes, similar = [], []
         for passage in cited:
             texts, vectors = self._get_units(passage)
             if texts:
                 similarities = cosines(vectors, vector)
                 best = int(similarities.argmax())
                 quotes.append(cite_unit(passage, texts[best], float(similarities[best])))
-        return quotes
+                near = [unit.text for unit, at in zip(texts, similarities, strict=True) if at >= MIN_SIMILARITY]
+                similar += [*passage.citation.section, *passage.citation.table_context, *near] if near else []
+        return quotes, "\n".join(similar)
 
     def _get_units(self, passage: ContextPassage) -> tuple[list[Unit], Vectors]:
         index = passage.citation.index

@@ -4,7 +4,7 @@ import pytest
 
 from kosmos_rag.answering.abstention import REFUSAL
 from kosmos_rag.answering.citation_check import check_citations
-from kosmos_rag.answering.claims import find_other_unit, is_negated
+from kosmos_rag.answering.claims import find_missing_number, find_other_unit, is_negated
 from kosmos_rag.answering.compose import render, sentence
 from kosmos_rag.answering.evidence import score_evidence
 from kosmos_rag.answering.scorers import EmbeddingScorer
@@ -107,10 +107,55 @@ def test_check__refuses_what_leaves_out_a_negation() -> None:
         ("It costs 500 euros.", "| Half rack | 500 |", None),
         ("A 14-day trial.", "Free for 14 days, or 14 weeks.", None),
         ("It has 5 wheels.", "It has 5 doors.", None),
+        ("It rose by 12 points.", "It rose by 12 %.", "12 point"),
+        ("It rose to 3.4 billion EUR.", "It rose to 3.4 million EUR.", "3.4 billion"),
+        ("It rose to 3.4 million USD.", "It rose to 3.4 million EUR.", "3.4 dollar"),
+        ("It rose to €3.4 million.", "It rose to 3.4 million EUR.", None),
+        ("It takes two weeks.", "It takes 2 months.", "2 week"),
+        ("Es sind 5 Punkte.", "Es sind 5 Prozentpunkte.", None),
     ],
 )
 def test_find_other_unit__names_a_number_in_another_unit(claim: str, evidence: str, quantity: str | None) -> None:
     assert find_other_unit(claim, evidence) == quantity
+
+
+@pytest.mark.parametrize(
+    ("claim", "evidence", "number"),
+    [
+        ("It costs $1850.", "It costs $1,850.", None),
+        ("Es kostet 1250,50 Euro.", "Es kostet 1.250,50 Euro.", None),
+        ("It costs 18,500.", "It costs 1,850.", "18,500"),
+        ("It takes 2.5 minutes.", "It takes 2,5 minutes.", None),
+        ("It takes 125 minutes.", "It takes 0.125 minutes.", "125"),
+        ("It runs at 2:30.", "It runs at 02:30.", None),
+        ("It runs at 10.", "It runs at 10:30.", "10"),
+        ("It ends on 4 May.", "It ends on 2026-05-04.", None),
+        ("It ends on 2026-04-05.", "It ends on 2026-05-04.", "2026-04-05"),
+        ("It takes 4-8 days.", "It takes between four and eight days.", None),
+        ("Three of thirteen are left.", "3 of 12 are left.", "thirteen"),
+        ("Es dauert zwei Tage.", "Es dauert 2 Tage.", None),
+        ("Use two-factor logins.", "Use strong logins.", None),
+        ("See the 14th.", "See the 14th.", None),
+    ],
+)
+def test_find_missing_number__compares_values(claim: str, evidence: str, number: str | None) -> None:
+    assert find_missing_number(claim, evidence) == number
+
+
+def test_check__takes_a_number_from_where_something_similar_is_said() -> None:
+    budget = passage(
+        "Work from abroad is limited to 30 days. Ask the people team 14 days earlier.", section="Equipment 2026"
+    )
+
+    def check(text: str) -> list[str | None]:
+        embedder = HashingEmbedder(dimensions=512)
+        report = check_citations(text, [budget], embedder=embedder, citation_format="[{index}]")
+        return [sentence.reason for sentence in report.sentences]
+
+    assert check("Work from abroad is limited to 14 days. [1]") == [
+        "the number '14' is not where the cited passages say something similar"
+    ]
+    assert check("Work from abroad is limited to 30 days in 2026. [1]") == [None]
 
 
 @pytest.mark.parametrize(
