@@ -28,7 +28,7 @@ from kosmos_rag.text2sql.linking.entities import find_entities
 from kosmos_rag.text2sql.linking.evaluation import join_column_pairs
 from kosmos_rag.text2sql.linking.linking import Linker, Similarities
 from kosmos_rag.text2sql.linking.name_index import NameIndex
-from kosmos_rag.text2sql.linking.select import column_references, join_hints, select_parts
+from kosmos_rag.text2sql.linking.select import column_references, select_parts
 from kosmos_rag.text2sql.records import ColumnRef
 
 _SEED = 0
@@ -141,7 +141,7 @@ def outcomes(
             schema,
             linker,
             linked,
-            column_references(schema.name, schema, linked, 10),
+            column_references(schema, linked, 10),
             question=question.text,
             entities=entities,
         )
@@ -151,7 +151,7 @@ def outcomes(
                 form=question.form,
                 needed=question.keys <= join_column_pairs(selection.plans),
                 all=question.keys <= every,
-                hints=len(join_hints(selection)),
+                hints=len(selection.join_hints),
                 right=len(question.keys & every),
             )
         )

@@ -112,9 +112,9 @@ def questions(schema: DatabaseSchema, count: int, chance: random.Random) -> list
 
 def bound(schema: DatabaseSchema, linker: Linker, question: Question, text: str) -> bool:
     """Return whether a filter has the value on its column."""
-    entities = find_entities(text, values=linker.find_values(text), row_names=linker.row_names(text), today=_TODAY)
+    entities = find_entities(text, values=linker.find_values(text), row_names=linker.row_names, today=_TODAY)
     linked = linker.link(text, entities, Similarities(tables={}, columns={}), tables=5, columns=10)
-    refs = column_references(schema.name, schema, linked, 10)
+    refs = column_references(schema, linked, 10)
     filters = select_parts(schema, linker, linked, refs, question=text, entities=entities).filters
     return (question.table, question.column, question.value) in {
         (condition.table, condition.column, condition.value) for condition in filters

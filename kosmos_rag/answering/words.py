@@ -7,7 +7,7 @@ own, for the reasons that `retrieval.signals.words` and `text2sql.linking.words`
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,14 @@ def find_language(texts: Iterable[str]) -> str:
     """Return the language of most texts, English where it is not clear."""
     languages = Counter(choose_text_language(text, ENGLISH, LANGUAGES) for text in texts)
     return max(languages, key=lambda name: languages[name], default=ENGLISH)
+
+
+def find_stop_words(question_words: Collection[str]) -> frozenset[str]:
+    """Return the stop words of the language that has most of a question's words, of English, German and Spanish.
+
+    A question is too short for `find_language`.
+    """
+    return max(_STOP_WORDS.values(), key=lambda stop_words: len(stop_words.intersection(question_words)))
 
 
 def words(text: str, language: str = ENGLISH) -> list[str]:

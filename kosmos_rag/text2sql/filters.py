@@ -13,6 +13,7 @@ from kosmos_rag.text2sql.sql.quoting import quote_identifier, quote_literal, quo
 
 _DATE_TYPE = re.compile(r"date|timestamp", re.IGNORECASE)
 """Types that compare with a day; a year or a time of day does not."""
+_TOKEN = re.compile(r"\w(?:[\w./-]*\w)?")
 _MAX_COLUMNS = 2
 """Columns that one value is offered for; the question decides between them."""
 
@@ -45,7 +46,8 @@ def find_filters(
         *filters,
         *_name_filters(pairs, entities),
         *_number_filters(pairs, entities.bounds, question),
-        *_time_filters(pairs, entities.time_ranges),
+        *_code_filters(pairs, entities, question),
+        *_time_filters(pairs, entities.time_ranges, question),
     )
 
 
@@ -57,7 +59,8 @@ def _name_filters(pairs: Sequence[_Pair], entities: Entities) -> Iterator[ValueF
     table, column = label
     names = (*entities.quoted, *(name for name in entities.names if name.islower()))
     for name in dict.fromkeys(names):
-        if normalize_value(name) not in entities.values:
+        padded = f" {normalize_value(name)} "
+        if not any(f" {value} " in padded for value in entities.values):
             yield ValueFilter(
                 table=table.full_name,
                 column=column.name,
@@ -70,13 +73,9 @@ def _name_filters(pairs: Sequence[_Pair], entities: Entities) -> Iterator[ValueF
 
 def _number_filters(pairs: Sequence[_Pair], bounds: Sequence[NumberBound], question: str) -> Iterator[ValueFilter]:
     """Yield the condition of each number, on the best column of numbers that the question names."""
-    stems = {stem(word) for word in question_words(question)}
-    candidates = (
-        (table, column)
-        for table, column in pairs
-        if (not column.type or is_measure(table, column)) and stems.issuperset(stem_name(column.name))
-    )
-    table, column = next(candidates, (None, None))
+    named = _named(pairs, question)
+    numeric = ((table, column) for table, column in named if not column.type or is_measure(table, column))
+    table, column = next(numeric, (None, None))
     if table is None or column is None:
         return
     for bound in bounds:
@@ -90,15 +89,50 @@ def _number_filters(pairs: Sequence[_Pair], bounds: Sequence[NumberBound], quest
         )
 
 
+def _named(pairs: Sequence[_Pair], question: str) -> list[_Pair]:
+    """Return the columns whose names have only words of the question."""
+    stems = {stem(word) for word in question_words(question)}
+    return [(table, column) for table, column in pairs if stems.issuperset(stem_name(column.name))]
+
+
+def _code_filters(pairs: Sequence[_Pair], entities: Entities, question: str) -> Iterator[ValueFilter]:
+    """Yield a condition for each number or code right after the name of a column: `floor 1`, `error code E117`."""
+    tokens = _TOKEN.findall(question)
+    for at, value in enumerate(tokens):
+        is_number = value.isdecimal()
+        if not any(map(str.isdigit, value)) or (is_number and value not in entities.numbers):
+            continue
+        for table, column in pairs:
+            name = stem_name(column.name)
+            before = question_words(" ".join(tokens[max(at - len(name), 0) : at]))
+            numeric = is_measure(table, column)
+            if _DATE_TYPE.search(column.type) or tuple(map(stem, before)) != name or (numeric and not is_number):
+                continue
+            yield ValueFilter(
+                table=table.full_name,
+                column=column.name,
+                text=value,
+                value=value,
+                match="number" if numeric else "unchecked",
+                condition=f"{_qualify(table, column)} = {value if numeric else quote_literal(value)}",
+            )
+            break
+
+
 def _qualify(table: TableSchema, column: ColumnSchema) -> str:
     return f"{quote_table(table)}.{quote_identifier(column.name)}"
 
 
-def _time_filters(pairs: Sequence[_Pair], times: Sequence[TimeRange]) -> Iterator[ValueFilter]:
-    date_column = next(((table, column) for table, column in pairs if _DATE_TYPE.search(column.type)), None)
-    if date_column is None:
+def _time_filters(pairs: Sequence[_Pair], times: Sequence[TimeRange], question: str) -> Iterator[ValueFilter]:
+    """Yield the condition of each time.
+
+    It is on the best column of dates that the question names, else of the best column's table, else of all.
+    """
+    of_best_table = [pair for pair in pairs if pair[0] is pairs[0][0]]
+    dates = [pair for pair in (*_named(pairs, question), *of_best_table, *pairs) if _DATE_TYPE.search(pair[1].type)]
+    if not dates:
         return
-    table, column = date_column
+    table, column = dates[0]
     name = _qualify(table, column)
     for item in times:
         sides = [

@@ -37,6 +37,12 @@ class Selection:
     recipes: tuple[Recipe, ...] = ()
     examples: tuple[QueryExample, ...] = ()
 
+    @property
+    def join_hints(self) -> tuple[str, ...]:
+        """The hints of all paths, each once, the likeliest first; then those of further joins."""
+        joins = (join for plan in self.plans for path in plan.paths for join in path.joins)
+        return tuple(dict.fromkeys(join.hint for join in (*joins, *self.further)))
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PromptBlock:

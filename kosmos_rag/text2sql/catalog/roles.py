@@ -9,7 +9,11 @@ _NUMBER = re.compile(r"int|num|dec|float|double|real|money|serial", re.IGNORECAS
 _TEMPORAL = re.compile(r"date|time(?!zone)|year$", re.IGNORECASE)
 _TEMPORAL_NAME = re.compile(r"(?:^|[ _])(?:date|time|timestamp|year|at|on)$", re.IGNORECASE)
 _STATUS_NAME = re.compile(r"(?:^|[ _])(?:status|state|phase|stage|outcome)$", re.IGNORECASE)
-_LABELS = ("name", "title", "label", "full name", "display name", "code", "slug")
+_LABELS = (
+    *("name", "title", "label", "full name", "display name"),
+    *("bezeichnung", "titel", "nombre", "titulo", "nom", "titre"),
+    *("code", "slug"),
+)
 
 
 def is_measure(table: TableSchema, column: ColumnSchema) -> bool:

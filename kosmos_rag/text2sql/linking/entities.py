@@ -1,7 +1,7 @@
 """Entities of a question: quoted and known values, names, dates, numbers, comparisons."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import date
 from typing import Literal
 
@@ -31,12 +31,16 @@ _COMPARISONS = {
     "count": r"\b(?:how many|number of|count)\b",
 }
 _OPERATORS: dict[Operator, str] = {
-    ">=": r"at least|no(?:t)? (?:less|fewer|lower|smaller) than",
-    "<=": r"at most|no(?:t)? (?:more|greater|higher|larger) than|up to",
-    ">": r"(?:more|greater|higher|larger|bigger) than|over|above|exceed(?:s|ed|ing)?",
-    "<": r"(?:less|fewer|lower|smaller) than|under|below",
+    ">=": r"at least|no(?:t)? (?:less|fewer|lower|smaller) than|mindestens|nicht weniger als|al menos|no menos de",
+    "<=": r"at most|no(?:t)? (?:more|greater|higher|larger) than|up to|höchstens|nicht mehr als|bis zu"
+    r"|como máximo|no más de",
+    ">": r"(?:more|greater|higher|larger|bigger) than|over|above|exceed(?:s|ed|ing)?"
+    r"|(?:mehr|größer|höher|länger) als|über|más de|mayor(?:es)? (?:que|a|de)",
+    "<": r"(?:less|fewer|lower|smaller) than|under|below|(?:weniger|kleiner|niedriger|kürzer) als|unter"
+    r"|menos de|menor(?:es)? (?:que|a|de)",
 }
-"""In this order: `no more than` has `more than`."""
+"""Of English, German and Spanish, in this order: `no more than` has `more than`."""
+_DECIMAL_COMMA = re.compile(r",(?!\d{3}(?!\d))")
 _BOUNDS = {
     operator: re.compile(rf"\b(?:{words}) (?P<number>-?\d+(?:[.,]\d+)*)(?![\w-])", re.IGNORECASE)
     for operator, words in _OPERATORS.items()
@@ -45,13 +49,17 @@ _COMPILED = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in _COMP
 
 
 def find_entities(
-    question: str, *, values: Sequence[ValueMatch] = (), row_names: Sequence[str] = (), today: date
+    question: str,
+    *,
+    values: Sequence[ValueMatch] = (),
+    row_names: Callable[[str], Sequence[str]] = lambda _: (),
+    today: date,
 ) -> Entities:
     """Extract the entities of a question.
 
     Args:
         values: Known values of columns that the question says.
-        row_names: Names of rows that the schema's words reveal.
+        row_names: Returns the names of rows that the schema's words reveal in a text without times.
         today: Reference date of relative dates.
     """
     quoted = tuple(next(filter(None, match.groups())) for match in QUOTED.finditer(question))
@@ -65,7 +73,7 @@ def find_entities(
         quoted=quoted,
         values=tuple(match.value for match in values),
         misspelt=tuple((match.text, match.value) for match in values if not match.exact),
-        names=tuple(dict.fromkeys([*_NAMES.findall(without_dates), *row_names])),
+        names=tuple(dict.fromkeys([*_NAMES.findall(without_dates), *row_names(without_dates)])),
         dates=tuple(dict.fromkeys((time.text, time.day) for time in times)),
         time_ranges=find_time_ranges(unquoted, today),
         bounds=_find_bounds(without_dates),
@@ -79,6 +87,6 @@ def _find_bounds(text: str) -> tuple[NumberBound, ...]:
     bounds: dict[int, NumberBound] = {}
     for operator, pattern in _BOUNDS.items():
         for match in pattern.finditer(text):
-            number = match["number"].replace(",", "")
+            number = _DECIMAL_COMMA.sub(".", match["number"]).replace(",", "")
             bounds.setdefault(match.start("number"), NumberBound(text=match[0], operator=operator, number=number))
     return tuple(bounds[start] for start in sorted(bounds))

@@ -25,7 +25,7 @@ from kosmos_rag.text2sql.linking.exclusions import exclude_columns, find_exclusi
 from kosmos_rag.text2sql.linking.linking import Linker, Similarities
 from kosmos_rag.text2sql.linking.name_index import NameIndex
 from kosmos_rag.text2sql.linking.result import NO_SCHEMA, GroundingResult
-from kosmos_rag.text2sql.linking.select import build_prompt, column_references, get_schema, join_hints, select_parts
+from kosmos_rag.text2sql.linking.select import build_prompt, column_references, get_schema, select_parts
 from kosmos_rag.text2sql.linking.synonym_mining import LoggedQuestion, Suggestion, suggest_synonyms
 from kosmos_rag.text2sql.linking.weights import Weights
 from kosmos_rag.text2sql.query_examples import create_example, example_document, parse_examples
@@ -269,19 +269,17 @@ class SchemaGrounding:
         entities = find_entities(
             question,
             values=linker.find_values(question),
-            row_names=linker.row_names(question),
+            row_names=linker.row_names,
             today=datetime.now(UTC).date(),
         )
         linked = linker.link(question, entities, Similarities.from_hits(search_result.hits), tables=tables, columns=k)
-        selection = None
-        refs: tuple[SchemaRef, ...] = ()
-        prompt, tokens = "", 0
-        omitted: tuple[tuple[str, str], ...] = ()
+        selection, refs = None, tuple[SchemaRef, ...]()
+        prompt, tokens, omitted = "", 0, tuple[tuple[str, str], ...]()
         if linked.tables:
             schema = snapshot.schemas_to_link[linked.tables[0].database]
             excluded = find_exclusions(snapshot.exclusions, question, schema.name)
             linked = exclude_columns(linked, (item.column for item in excluded))
-            refs = column_references(schema.name, schema, linked, k)
+            refs = column_references(schema, linked, k)
             selection = select_parts(
                 schema,
                 linker,
@@ -293,17 +291,14 @@ class SchemaGrounding:
                 exclusions=excluded,
                 variants=self._tenant.settings.section(Text2SqlSettings).variants,
             )
-            count = self._count
             prompt, tokens, omitted = build_prompt(
-                selection, linked, snapshot.schemas_to_link, max_tokens=max_tokens, count=count
+                selection, linked, snapshot.schemas_to_link, max_tokens=max_tokens, count=self._count
             )
         return GroundingResult(
             question=question,
-            database=selection.schema.name if selection else None,
             docs=search_result.hits,
             tables=linked.tables,
             schema_refs=refs,
-            join_hints=join_hints(selection) if selection else (),
             selection=selection,
             entities=entities,
             prompt=prompt,

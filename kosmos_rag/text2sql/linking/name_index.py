@@ -10,6 +10,7 @@ from itertools import groupby, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from kosmos_rag.answering.words import find_stop_words
 from kosmos_rag.core.extras import require_extra
 from kosmos_rag.core.text.bm25 import inverse_document_frequency
 from kosmos_rag.engine.synonyms import Synonyms
@@ -253,7 +254,8 @@ class NameIndex:
         """
         tokens = question_words(question)
         tables = set(self._tables.holders)
-        matches = [self._match_names(token) for token in tokens]
+        stop_words = find_stop_words(tokens)
+        matches = [{} if token in stop_words else self._match_names(token) for token in tokens]
         names = []
         for unknown, group in groupby(range(len(tokens)), key=lambda at: matches[at] is None):
             positions = list(group)

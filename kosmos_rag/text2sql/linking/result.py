@@ -27,17 +27,12 @@ class GroundingResult:
     """The part of the schemas that a question needs."""
 
     question: str
-    database: str | None
-    """The likeliest one, of which references, joins, recipes and ambiguities are. None without tables."""
     docs: tuple[Passage, ...]
     """The retrieved documents, best first, each with its scores."""
     tables: tuple[LinkedTable, ...]
     """Of all databases, best first."""
     schema_refs: tuple[SchemaRef, ...]
     """Each column that the question supports once, best first. Keys that only join are in `join_hints`."""
-    join_hints: tuple[str, ...]
-    """Joins of the shortest paths between the selected tables, each once, the likeliest path first; then those to the
-    next table, which the question may need too."""
     selection: Selection | None
     """Tables, joins, recipes and ambiguities of the prompt."""
     entities: Entities
@@ -48,6 +43,16 @@ class GroundingResult:
     """Database and name of tables that did not fit the token budget."""
     warnings: tuple[str, ...]
     timings_ms: Mapping[str, float]
+
+    @property
+    def database(self) -> str | None:
+        """The likeliest one, of which references, joins, recipes and ambiguities are; None without tables."""
+        return self.selection.schema.name if self.selection else None
+
+    @property
+    def join_hints(self) -> tuple[str, ...]:
+        """Joins of the shortest paths between the selected tables; then those to the next table."""
+        return self.selection.join_hints if self.selection else ()
 
     @property
     def recipes(self) -> tuple[Recipe, ...]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
-from itertools import combinations
+from itertools import combinations, islice
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import Passage
@@ -25,7 +25,7 @@ _MIN_COLUMNS = 5
 """Columns that come before the keys of the next table."""
 
 
-def column_references(database: str, schema: DatabaseSchema, linked: Linked, k: int) -> tuple[SchemaRef, ...]:
+def column_references(schema: DatabaseSchema, linked: Linked, k: int) -> tuple[SchemaRef, ...]:
     """Return references to the columns that the question supports, at most k.
 
     Args:
@@ -33,7 +33,7 @@ def column_references(database: str, schema: DatabaseSchema, linked: Linked, k: 
     """
     return tuple(
         SchemaRef(
-            database=database,
+            database=schema.name,
             table=column.table,
             model=_model(schema, column.table),
             column=column.column,
@@ -181,13 +181,7 @@ def _recipes(database: str, tables: Sequence[str], docs: Sequence[Passage], with
         and set(doc.metadata["tables"]) <= set(tables)
         and doc.metadata["slug"] not in without
     )
-    return tuple(recipe for recipe, _ in zip(fitting, range(_MAX_RECIPES), strict=False))
-
-
-def join_hints(selection: Selection) -> tuple[str, ...]:
-    """Return the hints of all paths, then of further joins."""
-    joins = (join for plan in selection.plans for path in plan.paths for join in path.joins)
-    return tuple(dict.fromkeys(join.hint for join in (*joins, *selection.further)))
+    return tuple(islice(fitting, _MAX_RECIPES))
 
 
 def build_prompt(

@@ -8,11 +8,14 @@ question for data and carry meaning in a text. Names are short: the stemmer of `
 import re
 from functools import lru_cache
 
+from kosmos_rag.core.text.accents import fold_accents
 from kosmos_rag.text2sql.catalog.naming import abbreviations, humanize, singular
 
 QUOTED = re.compile(r"\"([^\"]+)\"|(?<!\w)'([^']{2,})'(?!\w)|“([^”]+)”")
 """A quoted value: its words are content of a row, not names of tables."""
 
+_GERMAN_LETTERS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss"})
+"""As names of tables are often written: `stoerung` for Störung."""
 _WORD = re.compile(r"[^\W\d_]+")
 _NAME = re.compile(r"\w+(?:[._]\w+)+")
 STOP_WORDS = frozenset(
@@ -28,8 +31,8 @@ STOP_WORDS = frozenset(
 
 @lru_cache(maxsize=20_000)
 def stem(word: str) -> str:
-    """Return a lower-case word without its ending: plural, `-ing`, `-ed`, final `e`."""
-    base = singular(word)
+    """Return a lower-case word without its ending and accents: plural, `-ing`, `-ed`, final `e`."""
+    base = singular(word if word.isascii() else fold_accents(word.translate(_GERMAN_LETTERS)))
     for ending in ("ing", "ed"):
         if base.endswith(ending) and len(base) - len(ending) >= 3:
             base = base[: -len(ending)]

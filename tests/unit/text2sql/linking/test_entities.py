@@ -128,3 +128,86 @@ def test_values__are_found_whatever_their_punctuation() -> None:
     assert _find("Who lives in St. John's (north)?", normalize_value("St John's / North")).values == (
         "st john's north",
     )
+
+
+def _filters(question: str, *columns: ColumnSchema, names: tuple[str, ...] = ()) -> list[str]:
+    schema = DatabaseSchema(name="d", tables=(TableSchema(name="rooms", columns=columns),))
+    entities = find_entities(question, row_names=lambda _: names, today=TODAY)
+    refs = [("rooms", column.name) for column in columns]
+    return [item.condition for item in find_filters(schema, refs, entities, question=question)]
+
+
+@pytest.mark.parametrize(
+    ("question", "conditions"),
+    [
+        ("rooms on floor 1", ["rooms.floor = 1"]),
+        ("rooms with error code E117?", ["rooms.error_code = 'E117'"]),
+        ("rooms with error code 4711", ["rooms.error_code = '4711'"]),
+        ("rooms on floor E1", []),
+        ("rooms with code 4711", []),
+        ("rooms of floor plan 1", []),
+        ("rooms on floor 2025", []),
+        ("rooms opened 7", []),
+    ],
+)
+def test_a_number_or_code__after_the_name_of_a_column_is_a_condition(question: str, conditions: list[str]) -> None:
+    columns = (
+        ColumnSchema(name="floor", type="integer"),
+        ColumnSchema(name="error_code", type="text"),
+        ColumnSchema(name="opened", type="date"),
+    )
+    assert [item for item in _filters(question, *columns) if "opened >=" not in item] == conditions
+
+
+@pytest.mark.parametrize(
+    ("question", "condition"),
+    [
+        ("Räume mit mehr als 30 seats", "rooms.seats > 30"),
+        ("Räume mit höchstens 30 seats", "rooms.seats <= 30"),
+        ("salas con al menos 30 seats", "rooms.seats >= 30"),
+        ("rooms with over 1,500 seats", "rooms.seats > 1500"),
+        ("Räume mit weniger als 2,5 seats", "rooms.seats < 2.5"),
+    ],
+)
+def test_a_comparison__is_read_in_three_languages(question: str, condition: str) -> None:
+    assert _filters(question, ColumnSchema(name="seats", type="numeric")) == [condition]
+
+
+def test_a_name_of_a_row__is_no_condition_where_a_known_value_is_in_it() -> None:
+    columns = (ColumnSchema(name="bezeichnung", type="text"), ColumnSchema(name="kind", samples=("north wing",)))
+    schema = DatabaseSchema(name="d", tables=(TableSchema(name="rooms", columns=columns),))
+    entities = find_entities(
+        "rooms of the north wing hall",
+        values=KnownValues(["north wing"]).find("rooms of the north wing hall"),
+        row_names=lambda _: ["north wing hall", "blue lamp"],
+        today=TODAY,
+    )
+    conditions = find_filters(schema, [("rooms", "bezeichnung"), ("rooms", "kind")], entities, question="")
+    assert [item.condition for item in conditions] == ["rooms.kind = 'north wing'", "rooms.bezeichnung = 'blue lamp'"]
+
+
+def test_a_time__is_a_condition_on_the_table_of_the_best_column_unless_a_column_is_named() -> None:
+    schema = DatabaseSchema(
+        name="d",
+        tables=(
+            TableSchema(name="parks", columns=(ColumnSchema(name="opened", type="date"),)),
+            TableSchema(
+                name="yields",
+                columns=(ColumnSchema(name="energy", type="numeric"), ColumnSchema(name="day", type="date")),
+            ),
+        ),
+    )
+    refs = [("yields", "energy"), ("parks", "opened"), ("yields", "day")]
+
+    def columns(question: str) -> list[str]:
+        entities = find_entities(question, today=TODAY)
+        return [item.column for item in find_filters(schema, refs, entities, question=question)]
+
+    assert columns("energy of parks in March 2025") == ["day"]
+    assert columns("energy of parks opened in March 2025") == ["opened"]
+
+
+def test_names_of_rows__are_looked_for_without_times() -> None:
+    texts: list[str] = []
+    find_entities("energy of yesterday", row_names=lambda text: texts.append(text) or (), today=TODAY)
+    assert "yesterday" not in texts[0]

@@ -290,3 +290,17 @@ def test_best_scores__are_those_of_a_full_sort(size: int, levels: int) -> None:
     assert best_first(scores) == expected
     for limit in (1, 3, 10, size):
         assert best_first(scores, limit) == expected[:limit]
+
+
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        ("when was the forest fire concert", ["forest fire"]),
+        ("Wie viele Concerts gab es", []),
+        ("Concerts mit mehr als 30", []),
+        ("cuántos de los concerts", []),
+        ("concerts for die hard", ["die hard"]),
+    ],
+)
+def test_names_of_rows__have_no_stop_words_of_the_question(question: str, names: list[str]) -> None:
+    assert NameIndex([_music()], HINTS).row_names(question) == names

@@ -10,7 +10,7 @@ from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, Fore
 from kosmos_rag.text2sql.linking.entities import find_entities
 from kosmos_rag.text2sql.linking.linking import Linker, Similarities
 from kosmos_rag.text2sql.linking.name_index import NameIndex
-from kosmos_rag.text2sql.linking.select import join_hints, select_parts
+from kosmos_rag.text2sql.linking.select import select_parts
 from kosmos_rag.text2sql.prompt import Selection, prompt_block, selection_as_json
 from kosmos_rag.text2sql.records import Recipe
 
@@ -27,7 +27,7 @@ def _table(name: str, *columns: str, keys: dict[str, str] | None = None) -> Tabl
 
 def _selection(schema: DatabaseSchema, question: str) -> Selection:
     linker = Linker(NameIndex([schema], Synonyms([])))
-    entities = find_entities(question, row_names=linker.row_names(question), today=date(2026, 1, 1))
+    entities = find_entities(question, row_names=linker.row_names, today=date(2026, 1, 1))
     linked = linker.link(question, entities, Similarities(tables={}, columns={}), tables=2)
     return select_parts(schema, linker, linked, (), question=question, entities=entities)
 
@@ -44,7 +44,7 @@ def test_tables_with_one_parent__have_a_join_past_it() -> None:
     )
     selection = _selection(schema, "prize and amount of award and salary")
     assert [join.hint for join in selection.further] == ["award.player_id -> salary.player_id"]
-    assert join_hints(selection)[-1] == "award.player_id -> salary.player_id"
+    assert selection.join_hints[-1] == "award.player_id -> salary.player_id"
 
 
 def test_a_guessed_key__is_said_to_be_a_guess() -> None:
@@ -54,7 +54,7 @@ def test_a_guessed_key__is_said_to_be_a_guess() -> None:
         )
     )
     selection = _selection(schema, "total of the orders of customers")
-    assert join_hints(selection) == ("orders.customer_id -> customers.customer_id (guess)",)
+    assert selection.join_hints == ("orders.customer_id -> customers.customer_id (guess)",)
     prompt = prompt_block(selection, max_tokens=500, count=len).text
     assert "orders.customer_id = customers.customer_id -- guessed by names" in prompt
     (plan,) = selection_as_json(selection)["joins"]

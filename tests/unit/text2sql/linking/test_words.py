@@ -7,7 +7,15 @@ from kosmos_rag.text2sql.linking.words import question_words, stem, stem_name
 
 @pytest.mark.parametrize(
     ("item", "other"),
-    [("singers", "singer"), ("countries", "country"), ("titled", "title"), ("stopped", "stop"), ("hiring", "hire")],
+    [
+        ("singers", "singer"),
+        ("countries", "country"),
+        ("titled", "title"),
+        ("stopped", "stop"),
+        ("hiring", "hire"),
+        ("störung", "stoerung"),
+        ("café", "cafe"),
+    ],
 )
 def test_stem__is_the_same_for_forms_of_a_word(item: str, other: str) -> None:
     assert stem(item) == stem(other)
