@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kosmos_rag.answering.abstention import REFUSAL
-from kosmos_rag.answering.claims import find_missing_number, find_other_unit, is_negated
+from kosmos_rag.answering.claims import NUMBER, find_missing_number, find_other_unit, is_negated
 from kosmos_rag.answering.compose import cite_unit
 from kosmos_rag.answering.evidence import passage_units
 from kosmos_rag.answering.prompt_injection import find_instruction
@@ -32,7 +32,7 @@ _IDENTIFIER = re.compile(r"\w+(?:[._]\w+)*_\w+|\w+\.\w+\.\w+")
 _NAME = re.compile(r"(?<=[^\W_])[,;]?\s+((?:[A-Z][\w&-]*)(?:\s+[A-Z][\w&-]*)*)")
 # A capitalised word may be a name at the start of a sentence and after punctuation too.
 _WORD = re.compile(r"(?<!\w)[^\W_][\w-]*")
-_THE_NAME, _THE_WORD = "the name", "the word"
+_THE_NUMBER, _THE_NAME, _THE_WORD = "the number", "the name", "the word"
 _IN_OTHER_FORMS = {_THE_NAME, _THE_WORD}
 # Capitalised only because they start a sentence.
 _OPENING = frozenset({"according", "additionally", "based", "however", "otherwise", "therefore", "thus", "yes"})
@@ -47,12 +47,15 @@ def missing_fact(claim: str, evidence: str) -> str | None:
     evidence_stems = set(stems(evidence))
     for kind, fact in _facts(claim):
         # Names and words may be inflected: Mondays for Monday.
-        if not _contains_token(fact.casefold(), folded) and not (
-            kind in _IN_OTHER_FORMS and evidence_stems.issuperset(stems(fact))
-        ):
+        if kind == _THE_NUMBER:
+            is_missing = find_missing_number(fact, evidence) is not None
+        else:
+            is_missing = not _contains_token(fact.casefold(), folded) and not (
+                kind in _IN_OTHER_FORMS and evidence_stems.issuperset(stems(fact))
+            )
+        if is_missing:
             return f"{kind} {fact!r} is not in the cited passages"
-    number = find_missing_number(claim, evidence)
-    return None if number is None else f"the number {number!r} is not in the cited passages"
+    return None
 
 
 def _facts(claim: str) -> Iterator[tuple[str, str]]:
@@ -60,6 +63,7 @@ def _facts(claim: str) -> Iterator[tuple[str, str]]:
         ("the link", _LINK),
         ("the quoted", _QUOTED),
         ("the identifier", _IDENTIFIER),
+        (_THE_NUMBER, NUMBER),
         (_THE_NAME, _NAME),
     ):
         for match in pattern.finditer(claim):
@@ -252,7 +256,7 @@ class _Checker:
         return None
 
     def _compare(self, claim: str, cited: Sequence[ContextPassage]) -> tuple[list[AnswerSentence], str]:
-        """Return the most similar unit of each passage, and the text of all that say something similar.
+        """Return the most similar unit of each passage, and the text of all similar ones.
 
         The score of a unit is its cosine similarity. A similar text has its headings; without similar units it is
         empty.

@@ -26,7 +26,7 @@ _COMPARISONS = tuple(_NEGATION_LINES.pop("comparison").split(", "))
 _NEGATIONS = frozenset(word for words in _NEGATION_LINES.values() for word in words.split())
 _DIGITS = r"(?<![\w.,])\d+(?:[.,:\u00a0\u202f'\u2019]\d+)*"
 _WRITTEN_OUT = rf"(?<![\w-])(?:{'|'.join(_NUMBER_WORDS)})(?![\w-])"
-_NUMBER = re.compile(rf"(?<![\w.])\d{{4}}-\d\d-\d\d(?!\d)|{_DIGITS}|{_WRITTEN_OUT}", re.IGNORECASE)
+NUMBER = re.compile(rf"(?<![\w.])\d{{4}}-\d\d-\d\d(?!\d)|{_DIGITS}|{_WRITTEN_OUT}", re.IGNORECASE)
 _GROUPED = re.compile(r"[1-9]\d{0,2}(?:[.,\u00a0\u202f'\u2019]\d{3})+(?!\d)")
 """1,850 and 1.850 are the same number, in English and German."""
 _LEADING_ZERO = re.compile(r"(?<![\d.])0+(?=\d)")
@@ -41,9 +41,9 @@ def find_missing_number(claim: str, evidence: str) -> str | None:
 
     The result is None where there is none. 1,850 is 1850, 02:30 is 2:30, and three is 3.
     """
-    stated = {_normalize(number) for number in _NUMBER.findall(evidence)}
+    stated = {_normalize(number) for number in NUMBER.findall(evidence)}
     stated |= {_normalize(part) for number in stated for part in number.split("-")}
-    return next((number for number in _NUMBER.findall(claim) if _normalize(number) not in stated), None)
+    return next((number for number in NUMBER.findall(claim) if _normalize(number) not in stated), None)
 
 
 def _normalize(number: str) -> str:
@@ -75,13 +75,19 @@ def is_negated(text: str) -> bool:
     return any(word in _NEGATIONS or word.endswith("n't") for word in words)
 
 
-def find_quantities(text: str) -> set[tuple[str, str]]:
-    """Return the numbers of a text that have a unit of measure, with it."""
-    pairs = [(number, sign) for sign, number in _MONEY.findall(text)]
-    for number, first, second in _QUANTITY.findall(text):
-        pairs += [(number, first), *([(number, second)] if _find_unit(first) in _SCALES else [])]
-    quantities = ((_normalize(number), _find_unit(word)) for number, word in pairs)
-    return {(number, unit) for number, unit in quantities if unit is not None}
+def find_quantities(text: str) -> dict[tuple[str, str], str]:
+    """Return number and unit of measure of each quantity of a text, with its words."""
+    mentions = [(match[2], match[1], match[0]) for match in _MONEY.finditer(text)]
+    for match in _QUANTITY.finditer(text):
+        number, first, second = match.groups()
+        mentions.append((number, first, text[match.start() : match.end(2)]))
+        if second and _find_unit(first) in _SCALES:
+            mentions.append((number, second, match[0]))
+    quantities = {}
+    for number, word, mention in mentions:
+        if (unit := _find_unit(word)) is not None:
+            quantities[_normalize(number), unit] = mention
+    return quantities
 
 
 def _find_unit(word: str) -> str | None:

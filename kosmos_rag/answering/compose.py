@@ -202,7 +202,7 @@ def _render_sentence(sentence: AnswerSentence) -> str:
         # A sentence may come with the one before it: each has its marker.
         return f" {sentence.citation.marker} ".join(unit.text for unit in units(sentence.text)) or sentence.text
     if not sentence.columns:
-        return sentence.text
+        return " ".join(sentence.text.split()) if sentence.kind == "row" else sentence.text
     pairs = zip(sentence.columns, cells(sentence.text), strict=False)
     return "- " + "; ".join(f"{name}: {cell}" if name else cell for name, cell in pairs if cell)
 

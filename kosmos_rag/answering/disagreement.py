@@ -21,11 +21,11 @@ def _compare(first: AnswerSentence, second: AnswerSentence) -> Iterator[str]:
         return
     quantities = [find_quantities(sentence.text) for sentence in (first, second)]
     for unit in sorted({unit for _, unit in quantities[0]} & {unit for _, unit in quantities[1]}):
-        numbers = [sorted(number for number, name in pairs if name == unit) for pairs in quantities]
-        if not set(numbers[0]) & set(numbers[1]):
+        amounts = [{pair: text for pair, text in pairs.items() if pair[1] == unit} for pairs in quantities]
+        if amounts[0].keys().isdisjoint(amounts[1]):
             sides = (
-                f"{sentence.citation.marker} says {' and '.join(values)} {unit}{_state(sentence.citation)}"
-                for sentence, values in zip((first, second), numbers, strict=True)
+                f"{sentence.citation.marker} says {' and '.join(values.values())}{_state(sentence.citation)}"
+                for sentence, values in zip((first, second), amounts, strict=True)
             )
             yield f"the documents disagree: {', '.join(sides)}"
 

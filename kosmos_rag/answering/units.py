@@ -32,6 +32,7 @@ _NO_TEXT = re.compile(
       | <h[1-6][ >].*</h[1-6]>[ \t]*                 # a heading of HTML
       | \\(?:part|chapter|(?:sub){0,2}section|paragraph|title)\*?(?:\[[^\]]*\])?\{.*\}[ \t]*  # of LaTeX
       | (?:\{%.*%\}|\{\{.*\}\}|\{\#.*\#\})[ \t]*       # a template tag
+      | !\[[^\]]*\]\([^)]*\)[ \t]*                   # a picture
       | <!--.*-->[ \t]* | </?[a-zA-Z][^<>]*>[ \t]*   # an HTML comment or tag
       | \[(?:source|listing|literal)\b[^\]]*\][ \t]* # the style of a listing of AsciiDoc
       | \([\w.:-]+\)=[ \t]*                          # a label of MyST

@@ -15,8 +15,8 @@ def complete(
 ) -> list[Evidence]:
     """Return the selected units with what belongs to them, each once.
 
-    An item or code comes after the sentence before it that ends with a colon. A list comes whole, in its order, where
-    that sentence is selected, or where at least half of its items could be.
+    A unit comes after the sentence before it that ends with a colon, and such a sentence with the unit after it. A list
+    comes whole, in its order, where that sentence is selected, or where at least half of its items could be.
 
     Args:
         selected: The units of an answer.
@@ -49,18 +49,15 @@ class _Neighbours:
     def group(self, item: Evidence, lowest: float) -> list[Evidence]:
         """Return the unit with those that belong to it, in their order."""
         at = self._at[_key(item)]
-        if item.unit.kind == "sentence":
-            introduced = self._introduced(at)
-            return [item, *introduced]
         if item.unit.kind == "item":
             first, last = self._list_bounds(at)
             items = self._evidence[first:last]
             is_whole = last - first > 1 and 2 * sum(other.score >= lowest for other in items) >= last - first
             return [*self._introduction(first), *(items if is_whole else [item])]
-        return [*self._introduction(at), item] if item.unit.kind == "code" else [item]
+        return [*self._introduction(at), item, *self._introduced(at)]
 
     def _introduced(self, at: int) -> Sequence[Evidence]:
-        """Return the list or the code that the sentence introduces."""
+        """Return the list or the other unit that the sentence introduces."""
         if not self._introduces(at):
             return ()
         following = self._evidence[at + 1]
@@ -76,7 +73,6 @@ class _Neighbours:
             and item.unit.text.endswith(_COLONS)
             and bool(following)
             and following[0].passage is item.passage
-            and following[0].unit.kind in ("item", "code")
         )
 
     def _list_bounds(self, at: int) -> tuple[int, int]:

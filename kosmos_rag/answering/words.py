@@ -34,16 +34,15 @@ _stemming = threading.Lock()
 
 
 def find_language(texts: Iterable[str]) -> str:
-    """Return the language of most texts, English where it is not clear."""
-    languages = Counter(choose_text_language(text, ENGLISH, LANGUAGES) for text in texts)
+    """Return the language of most of the texts' characters, English where it is not clear."""
+    languages = Counter[str]()
+    for text in texts:
+        languages[choose_text_language(text, ENGLISH, LANGUAGES)] += len(text)
     return max(languages, key=lambda name: languages[name], default=ENGLISH)
 
 
 def find_stop_words(question_words: Collection[str]) -> frozenset[str]:
-    """Return the stop words of the language that has most of a question's words, of English, German and Spanish.
-
-    A question is too short for `find_language`.
-    """
+    """Return the stop words of the language that has most of a question's words."""
     return max(_STOP_WORDS.values(), key=lambda stop_words: len(stop_words.intersection(question_words)))
 
 

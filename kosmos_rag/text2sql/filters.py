@@ -73,8 +73,8 @@ def _name_filters(pairs: Sequence[_Pair], entities: Entities) -> Iterator[ValueF
 
 def _number_filters(pairs: Sequence[_Pair], bounds: Sequence[NumberBound], question: str) -> Iterator[ValueFilter]:
     """Yield the condition of each number, on the best column of numbers that the question names."""
-    named = _named(pairs, question)
-    numeric = ((table, column) for table, column in named if not column.type or is_measure(table, column))
+    in_question = _find_in_question(pairs, question)
+    numeric = ((table, column) for table, column in in_question if not column.type or is_measure(table, column))
     table, column = next(numeric, (None, None))
     if table is None or column is None:
         return
@@ -89,14 +89,17 @@ def _number_filters(pairs: Sequence[_Pair], bounds: Sequence[NumberBound], quest
         )
 
 
-def _named(pairs: Sequence[_Pair], question: str) -> list[_Pair]:
+def _find_in_question(pairs: Sequence[_Pair], question: str) -> list[_Pair]:
     """Return the columns whose names have only words of the question."""
     stems = {stem(word) for word in question_words(question)}
     return [(table, column) for table, column in pairs if stems.issuperset(stem_name(column.name))]
 
 
 def _code_filters(pairs: Sequence[_Pair], entities: Entities, question: str) -> Iterator[ValueFilter]:
-    """Yield a condition for each number or code right after the name of a column: `floor 1`, `error code E117`."""
+    """Yield a condition for each number or code after the name of a column.
+
+    `floor 1` and `error code E117` are such.
+    """
     tokens = _TOKEN.findall(question)
     for at, value in enumerate(tokens):
         is_number = value.isdecimal()
@@ -129,7 +132,11 @@ def _time_filters(pairs: Sequence[_Pair], times: Sequence[TimeRange], question: 
     It is on the best column of dates that the question names, else of the best column's table, else of all.
     """
     of_best_table = [pair for pair in pairs if pair[0] is pairs[0][0]]
-    dates = [pair for pair in (*_named(pairs, question), *of_best_table, *pairs) if _DATE_TYPE.search(pair[1].type)]
+    dates = [
+        pair
+        for pair in (*_find_in_question(pairs, question), *of_best_table, *pairs)
+        if _DATE_TYPE.search(pair[1].type)
+    ]
     if not dates:
         return
     table, column = dates[0]

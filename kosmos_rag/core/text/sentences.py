@@ -31,15 +31,18 @@ _WRAPPED_LINE = 40
 _BEFORE_A_NAME = frozenset(
     {"al", "approx", "ca", "capt", "cf", "col", "dr", "gen", "gov", "hon", "lt", "messrs", "mr", "mrs", "ms"}
     | {"prof", "rep", "resp", "rev", "sen", "sgt", "st", "vs"}
+    | {"bspw", "bzw", "evtl", "ggf", "inkl", "sog", "vgl", "zzgl", "sr", "sra", "ud", "uds"}
 )
 _BEFORE_A_NUMBER = frozenset(
     {
+        "abs",
         "art",
         "ch",
         "eq",
         "eqs",
         "fig",
         "figs",
+        "kap",
         "no",
         "nos",
         "nr",

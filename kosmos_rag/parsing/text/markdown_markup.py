@@ -1,4 +1,4 @@
-"""Remove HTML, scripts and the markup of site generators from Markdown.
+"""Remove HTML, scripts, the markup of site generators and the padding of tables from Markdown.
 
 The text of tags stays, code is unchanged, and each line keeps its number.
 """
@@ -65,6 +65,9 @@ _ROLES = frozenset({"assistant", "endoftext", "im_end", "im_start", "inst", "sys
 _DROPPED = frozenset({"del", "script", "style"})
 _VERBATIM = frozenset({"code", "highlight", "raw", "verbatim"})
 """Shortcodes around code."""
+_ROW = re.compile(r"^[ \t]*\|.*\|[ \t]*$", re.MULTILINE)
+_PADDING = re.compile(r"(?<=\|)[ \t]{2,}|[ \t]{2,}(?=\|)|(?<=---)-+")
+"""Of the cells of a row, and of the rule below a head: a formatted table is mostly padding."""
 _PICTURE_FILE = re.compile(r"\S+\.(?:avif|bmp|gif|jpe?g|png|svg|tiff?|webp)", re.IGNORECASE)
 
 
@@ -78,7 +81,7 @@ class CleanedMarkdown:
 
 
 def clean_markdown(text: str, limits: OutputLimits) -> CleanedMarkdown:
-    """Remove HTML, scripts, shortcodes, attribute lists and MDX from Markdown.
+    """Remove HTML, scripts, shortcodes, attribute lists, MDX and the padding of tables from Markdown.
 
     A table of HTML becomes the lines of a parser's table. The text has as many lines as before.
     """
@@ -128,6 +131,7 @@ def _clean_block(
 
 def _clean_lines(text: str, closed_names: frozenset[str]) -> str:
     """Remove the markup of a text, and the white space that it leaves."""
+    text = _ROW.sub(lambda row: _PADDING.sub(lambda match: " " if match[0].isspace() else "", row[0]), text)
     cleaned = _Cleaner(text, closed_names).clean()
     if cleaned == text:
         return text

@@ -10,9 +10,9 @@ from itertools import groupby, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from kosmos_rag.answering.words import find_stop_words
 from kosmos_rag.core.extras import require_extra
 from kosmos_rag.core.text.bm25 import inverse_document_frequency
+from kosmos_rag.engine.stop_words import find_stop_words
 from kosmos_rag.engine.synonyms import Synonyms
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, TableSchema
 from kosmos_rag.text2sql.linking.words import is_content_word, question_words, stem, stem_name

@@ -140,7 +140,7 @@ def test_answer__says_that_documents_disagree() -> None:
         )
     ]
     answer = _answer_from(question, *dated)
-    assert answer.warnings == ("the documents disagree: [1] says 30 day (2024-03-01), [2] says 14 day (2026-01-05)",)
+    assert answer.warnings == ("the documents disagree: [1] says 30 days (2024-03-01), [2] says 14 days (2026-01-05)",)
 
 
 @pytest.mark.parametrize(

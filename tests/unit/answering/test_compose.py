@@ -117,7 +117,7 @@ def test_render__marks_every_sentence_and_keeps_sql_as_sql() -> None:
 
 
 def test_render__keeps_rows_and_items_on_lines_of_their_own() -> None:
-    listed = passage("- one\n- two\n\n| a | b |\n| c | d |")
+    listed = passage("- one\n- two\n\n| a     | b |\n| c | d |")
     sentences = [sentence(item) for item in _evidence(listed, [1, 1, 1, 1])]
     assert render(sentences) == "- one [1]\n- two [1]\n\n| a | b | [1]\n| c | d | [1]"
 

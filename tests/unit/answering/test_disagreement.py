@@ -23,7 +23,7 @@ OLD = _say("Refunds are paid within 30 days.", 1, date(2024, 3, 1), "superseded 
 def test_find_disagreements__names_both_documents_with_their_dates() -> None:
     new = _say("Refunds are paid within 14 days of the claim.", 2, date(2026, 1, 5))
     assert find_disagreements([OLD, new]) == (
-        "the documents disagree: [1] says 30 day (2024-03-01, superseded by new.md), [2] says 14 day (2026-01-05)",
+        "the documents disagree: [1] says 30 days (2024-03-01, superseded by new.md), [2] says 14 days (2026-01-05)",
     )
 
 

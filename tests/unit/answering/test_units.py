@@ -18,6 +18,7 @@ def _kinds(text: str) -> list[tuple[str, str]]:
         ("A wrapped\nsentence. Next.", [("sentence", "A wrapped\nsentence."), ("sentence", "Next.")]),
         ("It is 0.5 % of e.g. Rows.", [("sentence", "It is 0.5 % of e.g. Rows.")]),
         ("# Title\n\nText.", [("sentence", "Text.")]),
+        ("One.\n![A plan](img/a.png)\n\nTwo ![b](b.png).", [("sentence", "One."), ("sentence", "Two ![b](b.png).")]),
         ("**Symptoms.** It is red. So.", [("sentence", "**Symptoms.** It is red."), ("sentence", "So.")]),
         ("Intro:\n- one. Still one\n  and on\n- two", [
             ("sentence", "Intro:"), ("item", "- one. Still one\n  and on"), ("item", "- two"),

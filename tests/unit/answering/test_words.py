@@ -36,6 +36,7 @@ def test_find_language__is_that_of_most_passages() -> None:
     english = "The insurance is paid by the firm for all of its staff, and it can be cancelled after the first month."
     assert find_language([german, german, english]) == "german"
     assert find_language([english, german, english]) == "english"
+    assert find_language([german, "Preis: 5; Stand: 2024", "Preis: 6"]) == "german"
     assert find_language(["Preis: 5; Stand: 2024"]) == find_language([]) == "english"
 
 

@@ -45,6 +45,10 @@ def test_sentences__partition_the_span(parts: list[str], before: str, after: str
         ("Dr. Smith met Mr. Jones vs. Brown. They left.", ["Dr. Smith met Mr. Jones vs. Brown.", "They left."]),
         ("Use tools, e.g. Ruff, i.e. Rust. Done.", ["Use tools, e.g. Ruff, i.e. Rust.", "Done."]),
         ("See Fig. 3 and no. 5. Next.", ["See Fig. 3 and no. 5.", "Next."]),
+        (
+            "Beiträge bzw. Toots lt. Abs. 3 oder ggf. Art. 5. Ende.",
+            ["Beiträge bzw. Toots lt. Abs. 3 oder ggf. Art. 5.", "Ende."],
+        ),
         ("I said no. Then I left.", ["I said no.", "Then I left."]),
         ("Pi is 3.14 or so. Version 2.0.1 is out.", ["Pi is 3.14 or so.", "Version 2.0.1 is out."]),
         ("Wait... what? Yes... Now.", ["Wait... what?", "Yes...", "Now."]),

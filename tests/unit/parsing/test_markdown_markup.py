@@ -23,6 +23,12 @@ def parse_markdown(text: str) -> ParsedDocument:
         ("x<sup>2</sup>, H<sub>2</sub>O, 1<sup>st</sup>", "x^2, H_2O, 1st"),
         ("<ul>\n  <li>One</li>\n  <li>Two</li>\n</ul>", "\n- One\n- Two\n"),
         ("|a|b|\n|-|-|\n|<ul><li>x</li><li>y</li></ul>|z|", "|a|b|\n|-|-|\n| x; y |z|"),
+        (
+            "| Name       |  Price |\n| ---------- | -----: |\n| A  b<br>c  |  5 \\|   |\n|    |  |",
+            "| Name | Price |\n| --- | ---: |\n| A  b c | 5 \\| |\n| | |",
+        ),
+        ("    | Code   |\n\n| a   ", "    | Code   |\n\n| a   "),
+        ("```\n| a   | b |\n```", "```\n| a   | b |\n```"),
         ("It costs <del>90</del> <ins>80</ins>.", "It costs  80."),
         ("A&nbsp;&lt;T&gt; &amp; co &#x2014; &unknown;", "A <T> & co — &unknown;"),
         ("See <https://example.org/a?b=1> or <ada@example.org>.", "See https://example.org/a?b=1 or ada@example.org."),
