@@ -26,14 +26,12 @@ UNSPACED = "unspaced"
 """Instead of a language: scripts without spaces, whose texts are analysed alike."""
 
 _WORD = re.compile(r"[^\W\d_]+")
-_MIN_WORDS = 20
-"""Words of a text. Shorter ones keep the given language."""
 _MAX_CHARS = 50_000
 """Of a text, from its beginning: more words change no result."""
 _MIN_SHARE = 0.2
 """Share of a language's function words among the words of a text."""
-_MIN_DISTINCT = 6
-"""Distinct function words: a repeated name may be one."""
+_MIN_DISTINCT = 3
+"""Distinct function words: a repeated name may be one. A text with fewer keeps the given language."""
 _MARGIN = 3
 """Least ratio of the words that a language has and another one has not to those that only the other one has, if any."""
 
@@ -50,7 +48,7 @@ def choose_text_language(text: str, language: str, available: Collection[str]) -
         available: Text search configurations of the server.
     """
     words = _WORD.findall(text[:_MAX_CHARS].lower()) if language in LANGUAGES else []
-    if len(words) < _MIN_WORDS:
+    if not words:
         return language
     counts = Counter(filter(_ALL_WORDS.__contains__, words))
     present = {name: counts.keys() & function_words for name, function_words in FUNCTION_WORDS.items()}

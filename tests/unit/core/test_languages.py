@@ -37,7 +37,7 @@ def test_choose_text_language__is_that_of_the_prose(language: str, expected: str
     "text",
     [
         "",
-        "Die Maschine ist vor dem Öffnen auszuschalten.",  # too short
+        "Die Maschine ist auszuschalten.",  # too short
         "der " * 300,  # a repeated word
         CODE,
         CODE * 5,
@@ -46,6 +46,18 @@ def test_choose_text_language__is_that_of_the_prose(language: str, expected: str
 )
 def test_choose_text_language__keeps_that_of_the_document(text: str) -> None:
     assert choose_text_language(text, "english", LANGUAGES) == "english"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Der Urlaub ist bis zum Ende des Jahres zu nehmen.", "german"),
+        ("La machine est arrêtée avant que la porte ne soit ouverte par le client.", "french"),
+        ("The leave is to be taken by the end of the year.", "english"),
+    ],
+)
+def test_choose_text_language__of_a_sentence(text: str, expected: str) -> None:
+    assert choose_text_language(text, "english", LANGUAGES) == expected
 
 
 def test_choose_text_language__replaces_languages_by_languages_of_the_server_only() -> None:
