@@ -28,7 +28,11 @@ SILENCE_S = 600.0
 LFS_SILENCE_S = 1800.0
 """The same for Git LFS, which writes a file once it has all of it."""
 
-_WRITE_GRAPH = ("commit-graph", "write", "--reachable", "--changed-paths", "--split", "--progress")
+_UPKEEP = (
+    ("repack", "-d", "-l", "--geometric=2"),
+    ("commit-graph", "write", "--reachable", "--changed-paths", "--split", "--progress"),
+)
+"""What keeps a clone of many fetches small, and finds the last commit of a file without comparing the trees of all."""
 _SCHEMES = ("https", "http", "ssh", "git", "file")
 _SCP = re.compile(r"(?P<user>[A-Za-z0-9._-]+@)?(?P<host>[A-Za-z0-9.-]+):(?P<path>[^/\\:][^:]*)")
 _MODULE = b"160000"
@@ -96,9 +100,9 @@ class Repository:
         with self._locked():
             if expected is None or not self.has(expected):
                 self._call("fetch", "--progress", "--force", "--no-tags", "--", self._url, f"+{ref}:{name}")
-                # The last commit of each file is then found without comparing the trees of all commits after it.
-                with suppress(ProgramFailed):
-                    self._git.run(*_WRITE_GRAPH, silence_s=SILENCE_S, folder=self._folder)
+                for arguments in _UPKEEP:
+                    with suppress(ProgramFailed):  # of an older git; the clone is only slower then
+                        self._git.run(*arguments, silence_s=SILENCE_S, folder=self._folder)
             return self._call("rev-parse", "--verify", f"{name}^{{commit}}").decode().strip()
 
     def has(self, object_id: str) -> bool:

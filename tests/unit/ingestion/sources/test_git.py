@@ -193,16 +193,18 @@ def test_links_in_the_tree__are_left_out(work: Work, opened: Any) -> None:
     assert "git://handbook/link.md" not in _names(_open(opened, work))
 
 
-def test_listing__prepares_the_search_for_the_last_commit_of_each_file(work: Work, opened: Any, cache: Path) -> None:
+def test_clone__stays_small_and_has_the_graph_of_its_commits(work: Work, opened: Any, cache: Path) -> None:
     first = work.git("rev-parse", "HEAD")
-    for number in range(3):
+    for number in range(8):
         work.commit({"new.md": f"{number}"})
         source = _open(opened, work)
         entries = _entries(source)
         assert source.load(entries["git://handbook/docs/leave.md"]).metadata["commit"] == first
     [clone] = (cache / "kosmos-rag" / "git").iterdir()
-    graph = clone / "objects" / "info" / "commit-graphs" / "commit-graph-chain"
-    assert graph.exists()
+    objects = clone / "objects"
+    assert (objects / "info" / "commit-graphs" / "commit-graph-chain").exists()
+    assert {folder.name for folder in objects.iterdir()} == {"info", "pack"}
+    assert len(list((objects / "pack").glob("*.pack"))) < 5
 
 
 def test_load__in_a_process_with_another_clone(
