@@ -40,8 +40,12 @@ class Identity:
 
     def require(self, *scopes: str) -> None:
         """Raise NotPermitted unless this identity has one of the scopes."""
-        if not self.has(*scopes):
-            raise NotPermitted(f"this needs the scope {' or '.join(scopes)}; ask for a token or a key that has it")
+        if self.has(*scopes):
+            return
+        remedy = "ask for a key, a token or a group that has it"
+        if self.viewed_reader is not None:
+            remedy = f"you look as {self.viewed_reader}: end the view first"
+        raise NotPermitted(f"this needs the scope {' or '.join(scopes)}; {remedy}")
 
 
 def build_principals(

@@ -194,7 +194,9 @@ def test_view__shows_what_the_reader_may_read_and_changes_nothing(served: Runnin
         assert "Upload" not in documents.text
         assert "20 days" in extract_text(client.post("/", data={"question": "How long is the leave?"}))
         for method, path in (("GET", "/inspector"), ("GET", "/jobs"), ("POST", "/documents/sample")):
-            assert client.request(method, path).status_code == 403
+            refused = client.request(method, path)
+            assert refused.status_code == 403
+            assert "you look as anna: end the view first" in refused.text
         assert client.post("/feedback", data={"rating": "up", "question": "?"}).status_code == 403
         assert client.post("/view-as/end").headers["location"] == "/access"
         assert HR not in client.get("/documents").text
