@@ -7,7 +7,7 @@ import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -28,9 +28,6 @@ from kosmos_rag.core.types import (
     Answer,
     AnswerSources,
     Context,
-    Filter,
-    QuerySyntax,
-    ResultOptions,
     RetrieverStats,
     RunningExperiment,
     SearchResult,
@@ -52,7 +49,7 @@ from kosmos_rag.engine.query_hooks import (
 )
 from kosmos_rag.retrieval.outcome import SearchOutcome
 from kosmos_rag.retrieval.pipeline import RoutingChanged
-from kosmos_rag.retrieval.query import DEFAULT_RETRIEVERS, Query, RetrieverOptions, parse_query
+from kosmos_rag.retrieval.query import Query, QueryRequest, parse_query
 from kosmos_rag.retrieval.several import fuse_results
 from kosmos_rag.retrieval.snapshot import Routing, read_routing
 from kosmos_rag.storage.audit.log import AuditContext, create_event_id, record_event
@@ -65,23 +62,6 @@ MAX_QUESTIONS = 10
 """Questions of one search: they are searched one after another."""
 _ROUTES = 10_000
 """Tenants and collections whose route is cached."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class QueryRequest:
-    """A question with its options, as the caller sent it."""
-
-    text: str
-    k: int | None = None
-    """Hits requested; None for the setting."""
-    filter: Filter | None = None
-    syntax: QuerySyntax = "auto"
-    options: ResultOptions | None = None
-    """Pages, groups, facets and diversity; None for the first hits alone."""
-    retrievers: RetrieverOptions = DEFAULT_RETRIEVERS
-    today: date | None = None
-    """Reference date of relative times; None for the day of the request in UTC."""
-    read_your_writes: bool = False
 
 
 WATCHED = AuditSettings(enabled=True, questions=True)
@@ -258,21 +238,8 @@ class QueryHandler:
             while True:
                 try:
                     route = route or self._route(reader, request)
-                    query = parse_query(
-                        request.text,
-                        tenant=reader.tenant,
-                        principals=reader.principals,
-                        collection=reader.collection,
-                        subject=reader.subject,
-                        k=request.k,
-                        filter=request.filter,
-                        syntax=request.syntax,
-                        options=request.options,
-                        retrievers=request.retrievers,
-                        today=request.today,
-                        read_your_writes=request.read_your_writes,
-                        max_chars=route.pipelines.settings.rag.retrieval.max_question_chars,
-                    )
+                    max_chars = route.pipelines.settings.rag.retrieval.max_question_chars
+                    query = parse_query(request, reader, max_chars=max_chars)
                     experiment, assignment = route.routing.experiment, None
                     if experiment is None or self._router is None:
                         outcome = route.pipelines.search.search(query, route.routing)

@@ -13,7 +13,7 @@ from kosmos_rag.engine.tenant_questions import QuestionAnswering
 from kosmos_rag.engine.tenant_reading import DocumentReading
 from kosmos_rag.engine.tenant_writing import DocumentWriting
 from kosmos_rag.engine.uploads import TenantUploads
-from kosmos_rag.retrieval.query import parse_query
+from kosmos_rag.retrieval.query import QueryRequest, parse_query
 from kosmos_rag.storage.audit.partitions import PartitionRotation
 from kosmos_rag.storage.queue.queue import Queue
 
@@ -96,12 +96,5 @@ class Tenant(DocumentReading, DocumentWriting, QuestionAnswering):
     def _search_unrecorded(self, text: str) -> None:
         """Search as this reader, without audit log, cache, samples and metrics."""
         search = self._pipelines().search.for_background(self._parts.database.app)
-        query = parse_query(
-            text,
-            tenant=self._tenant,
-            principals=self._principals,
-            collection=self._collection,
-            syntax="plain",
-            max_chars=len(text),
-        )
+        query = parse_query(QueryRequest(text=text, syntax="plain"), self._reader, max_chars=len(text))
         search.search(query)

@@ -26,9 +26,9 @@ from kosmos_rag.core.types import (
     SearchResult,
     Turn,
 )
-from kosmos_rag.engine.query import EFFORTS, Effort, QueryRequest
+from kosmos_rag.engine.query import EFFORTS, Effort
 from kosmos_rag.engine.tenant_scope import TenantScope
-from kosmos_rag.retrieval.query import DEFAULT_RETRIEVERS, parse_retriever_options
+from kosmos_rag.retrieval.query import DEFAULT_RETRIEVERS, QueryRequest, parse_retriever_options
 from kosmos_rag.storage.audit.feedback import FeedbackEntry, store_feedback
 
 

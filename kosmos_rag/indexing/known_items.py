@@ -30,8 +30,9 @@ from kosmos_rag.indexing.transactions import maintenance_transaction
 from kosmos_rag.models.embedding.registry import EmbedderRegistry, embed_queries
 from kosmos_rag.retrieval.fusion import DENSE, LEXICAL, CandidateList
 from kosmos_rag.retrieval.postings import PostingsCache
-from kosmos_rag.retrieval.query import RetrieverQuery, parse_query
+from kosmos_rag.retrieval.query import QueryRequest, RetrieverQuery, parse_query
 from kosmos_rag.retrieval.views.database import DatabaseSession
+from kosmos_rag.storage.audit.log import AuditContext
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
@@ -198,14 +199,8 @@ def store_measurement(
 
 
 def _wording(tenant: TenantRef, collection: str, question: str, vector: NDArray[np.float32]) -> RetrieverQuery:
-    query = parse_query(
-        question,
-        tenant=tenant,
-        principals=[EVERYONE],
-        collection=collection,
-        syntax="plain",
-        max_chars=len(question),
-    )
+    reader = AuditContext(tenant=tenant, principals=(EVERYONE,), subject=None, collection=collection)
+    query = parse_query(QueryRequest(text=question, syntax="plain"), reader, max_chars=len(question))
     return RetrieverQuery(
         scope=query.scope,
         principals=query.principals,

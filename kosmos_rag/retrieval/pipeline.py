@@ -54,13 +54,14 @@ from kosmos_rag.retrieval.fusion import (
 from kosmos_rag.retrieval.hydrate import PassageRow, hydrate
 from kosmos_rag.retrieval.outcome import FetchedPassages, IndexedSearch, Reading, SearchOutcome
 from kosmos_rag.retrieval.pseudo_relevance import PRF
-from kosmos_rag.retrieval.query import Query, RetrieverQuery, parse_query
+from kosmos_rag.retrieval.query import Query, QueryRequest, RetrieverQuery, parse_query
 from kosmos_rag.retrieval.rerank import RerankResult
 from kosmos_rag.retrieval.resources import SearchResources
 from kosmos_rag.retrieval.signals.apply import SignalResult, Signals, build_signal_rules
 from kosmos_rag.retrieval.signals.base import QueryContext
 from kosmos_rag.retrieval.snapshot import Routing, Snapshot
 from kosmos_rag.retrieval.views.base import SearchView, ViewRequest, ViewSession, ViewUnavailable
+from kosmos_rag.storage.audit.log import AuditContext
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.tenants import TenantRef
 
@@ -134,9 +135,10 @@ class SearchPipeline:
         if self._rerank_stage is not None:
             self._rerank_stage.warm_up()
         # Of no tenant. The server reads its catalogue and plans the statements, which took most of a first query.
-        query = parse_query(
-            "warm", tenant=TenantRef(id=UUID(int=0), name="warm-up"), principals=(), max_chars=len("warm")
+        nobody = AuditContext(
+            tenant=TenantRef(id=UUID(int=0), name="warm-up"), principals=(), subject=None, collection=None
         )
+        query = parse_query(QueryRequest(text="warm"), nobody, max_chars=len("warm"))
         resources, timer = self._resources, StageTimer()
         [wording] = self._embed(query, self._top_k, Expansion(), resources.embedders.default, timer)
         request = ViewRequest(query=query, wordings=[wording], compares_vectors=False)

@@ -14,6 +14,7 @@ from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import Filter, Operators, QuerySyntax, ResultOptions
 from kosmos_rag.retrieval.filters import compile_filter
 from kosmos_rag.retrieval.options import ParsedOptions, parse_options
+from kosmos_rag.storage.audit.log import AuditContext
 from kosmos_rag.storage.tenants import TenantRef
 
 _SIGN = re.compile(r'[-+"“”]')
@@ -192,6 +193,23 @@ def _is_number(value: object) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class QueryRequest:
+    """A question with its options, as the caller sent it."""
+
+    text: str
+    k: int | None = None
+    """Hits requested; None for the setting."""
+    filter: Filter | None = None
+    syntax: QuerySyntax = "auto"
+    options: ResultOptions | None = None
+    """Pages, groups, facets and diversity; None for the first hits alone."""
+    retrievers: RetrieverOptions = DEFAULT_RETRIEVERS
+    today: date | None = None
+    """Reference date of relative times; None for the day of the request in UTC."""
+    read_your_writes: bool = False
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Query:
     """One valid query of one reader, for all stages of a search."""
 
@@ -239,40 +257,16 @@ class RetrieverQuery:
     use_vector_index: bool
 
 
-def parse_query(
-    text: str,
-    *,
-    tenant: TenantRef,
-    principals: Sequence[str],
-    collection: str | None = None,
-    subject: str | None = None,
-    k: int | None = None,
-    filter: Filter | None = None,  # noqa: A002 — the name that callers expect
-    syntax: QuerySyntax = "auto",
-    options: ResultOptions | None = None,
-    retrievers: RetrieverOptions = DEFAULT_RETRIEVERS,
-    today: date | None = None,
-    read_your_writes: bool = False,
-    max_chars: int,
-) -> Query:
+def parse_query(request: QueryRequest, reader: AuditContext, *, max_chars: int) -> Query:
     """Parse and check a query. Raises RequestError that names what is wrong.
 
     Control characters become spaces and lone surrogates are removed: neither means anything, and PostgreSQL refuses
     both.
 
     Args:
-        text: The query with its operators.
-        tenant: Whose documents are searched.
-        collection: The collection to search; None for all.
-        subject: The caller, for the audit log and experiments.
-        k: Hits requested; None for the default.
-        filter: Conditions on documents.
-        syntax: Whether signs and quotes are operators.
-        options: Pages, groups, facets and diversity; None for the first hits alone.
-        retrievers: Weights and vector of this query.
-        read_your_writes: Whether the primary answers, and no replica.
         max_chars: Longest allowed text, `rag.retrieval.max_question_chars`.
     """
+    text, k, retrievers = request.text, request.k, request.retrievers
     if not isinstance(text, str):
         raise RequestError(f"the question is {text!r}; give a text")
     cleaned = text
@@ -289,31 +283,32 @@ def parse_query(
         )
     if k is not None and (isinstance(k, bool) or not isinstance(k, int) or not 1 <= k <= MAX_K):
         raise RequestError(f"k is {k!r}; ask for 1 to {MAX_K} hits")
-    if syntax not in SYNTAXES:
-        raise RequestError(f"syntax is {syntax!r}; give one of {', '.join(SYNTAXES)}")
-    conditions = _NO_FILTER if filter is None else filter
-    compiled = _NO_CONDITION if filter is None else compile_filter(filter)
+    if request.syntax not in SYNTAXES:
+        raise RequestError(f"syntax is {request.syntax!r}; give one of {', '.join(SYNTAXES)}")
+    conditions = _NO_FILTER if request.filter is None else request.filter
+    compiled = _NO_CONDITION if request.filter is None else compile_filter(request.filter)
     parsed = ParsedQuery(text=cleaned, operators=_NO_OPERATORS)
     if _SIGN.search(cleaned):
-        parsed = _parse_signs(cleaned, syntax)
+        parsed = _parse_signs(cleaned, request.syntax)
     parsed_options = None
-    if options is not None:
-        readers = sorted(set(principals))
-        parsed_options = parse_options(options, (tenant.id, readers, collection, parsed, conditions, retrievers))
+    if request.options is not None:
+        principals = sorted(set(reader.principals))
+        asked = (reader.tenant.id, principals, reader.collection, parsed, conditions, retrievers)
+        parsed_options = parse_options(request.options, asked)
     return Query(
         text=cleaned,
         parsed=parsed,
         k=k,
         filter=conditions,
-        tenant=tenant,
-        principals=tuple(principals),
-        collection=collection,
-        subject=subject,
-        scope={"tenant_id": tenant.id, "collection": collection, **compiled},
+        tenant=reader.tenant,
+        principals=reader.principals,
+        collection=reader.collection,
+        subject=reader.subject,
+        scope={"tenant_id": reader.tenant.id, "collection": reader.collection, **compiled},
         options=parsed_options,
         retrievers=retrievers,
-        read_your_writes=read_your_writes,
-        today=datetime.now(UTC).date() if today is None else today,
+        read_your_writes=request.read_your_writes,
+        today=datetime.now(UTC).date() if request.today is None else request.today,
     )
 
 

@@ -6,20 +6,15 @@ from hypothesis import strategies as st
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import Filter
-from kosmos_rag.retrieval.query import Query, parse_operators, parse_query
+from kosmos_rag.retrieval.query import Query, QueryRequest, parse_operators, parse_query
+from kosmos_rag.storage.audit.log import AuditContext
 from kosmos_rag.storage.tenants import tenant
 
 
 def _parse(question: str = "what", k: object = 5, max_chars: int = 100, filter: Filter | None = None) -> Query:  # noqa: A002
-    owner = tenant("acme")
-    return parse_query(
-        question,
-        tenant=owner,
-        principals=("everyone",),
-        k=k,  # type: ignore[arg-type]
-        max_chars=max_chars,
-        filter=filter,
-    )
+    reader = AuditContext(tenant=tenant("acme"), principals=("everyone",), subject=None, collection=None)
+    request = QueryRequest(text=question, k=k, filter=filter)  # type: ignore[arg-type]
+    return parse_query(request, reader, max_chars=max_chars)
 
 
 def _ask(question: str = "what", k: object = 5, max_chars: int = 100, filter: Filter | None = None) -> str:  # noqa: A002

@@ -10,8 +10,9 @@ import pytest
 
 from kosmos_rag.core.types import Expansion, Filter, QuerySyntax
 from kosmos_rag.retrieval.cache import ResultCache, result_key
-from kosmos_rag.retrieval.query import parse_query
+from kosmos_rag.retrieval.query import QueryRequest, parse_query
 from kosmos_rag.retrieval.snapshot import NO_ROUTING, CollectionStats, Segment, Snapshot, VectorIndex
+from kosmos_rag.storage.audit.log import AuditContext
 from kosmos_rag.storage.tenants import tenant
 from tests.results import build_result
 
@@ -52,16 +53,11 @@ class Asked:
     @property
     def key(self) -> Any:
         """The key that its result is kept under."""
-        query = parse_query(
-            self.question,
-            tenant=tenant(self.tenant),
-            principals=self.principals,
-            collection=self.collection,
-            k=self.k,
-            filter=self.filter,
-            syntax=self.syntax,
-            max_chars=1000,
+        reader = AuditContext(
+            tenant=tenant(self.tenant), principals=self.principals, subject=None, collection=self.collection
         )
+        request = QueryRequest(text=self.question, k=self.k, filter=self.filter, syntax=self.syntax)
+        query = parse_query(request, reader, max_chars=1000)
         snapshot = Snapshot(
             space_id=self.space,
             collections=self.collections,

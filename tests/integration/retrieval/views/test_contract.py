@@ -15,8 +15,9 @@ from kosmos_rag.core.types import EVERYONE, Filter, Operators, ResultOptions
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.retrieval.blocks import cache as block_cache
 from kosmos_rag.retrieval.fusion import DENSE, LEXICAL
-from kosmos_rag.retrieval.query import Query, RetrieverOptions, RetrieverQuery, parse_query
+from kosmos_rag.retrieval.query import Query, QueryRequest, RetrieverOptions, RetrieverQuery, parse_query
 from kosmos_rag.retrieval.views.base import SearchView, ViewRequest, ViewSession, ViewUnavailable
+from kosmos_rag.storage.audit.log import AuditContext
 from kosmos_rag.storage.tenants import tenant
 from tests.integration.variants import HAS_MEMORY_VIEW, opened
 
@@ -48,11 +49,10 @@ class Asked:
 
     def request(self, question: str = QUESTION, *, compares_vectors: bool = False, **options: Any) -> ViewRequest:
         """Return what a search asks of a view, with the wording that the pipeline makes by default."""
-        query = parse_query(
-            question,
-            tenant=tenant(self.tenant_name),
-            **{"principals": (EVERYONE, "ann"), "max_chars": 1000, **options},
+        reader = AuditContext(
+            tenant=tenant(self.tenant_name), principals=(EVERYONE, "ann"), subject=None, collection=None
         )
+        query = parse_query(QueryRequest(text=question, **options), reader, max_chars=1000)
         wording = RetrieverQuery(
             scope=query.scope,
             principals=query.principals,

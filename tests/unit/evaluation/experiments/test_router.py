@@ -7,12 +7,14 @@ from kosmos_rag import Settings
 from kosmos_rag.core.types import EVERYONE, ExperimentMode, RunningExperiment
 from kosmos_rag.engine.query_hooks import RoutedQuery
 from kosmos_rag.evaluation.experiments.router import is_sampled
-from kosmos_rag.retrieval.query import Query, parse_query
+from kosmos_rag.retrieval.query import Query, QueryRequest, parse_query
 from kosmos_rag.retrieval.snapshot import Routing
+from kosmos_rag.storage.audit.log import AuditContext
 from kosmos_rag.storage.tenants import tenant
 
 RUNNING = RunningExperiment(id=uuid.UUID(int=7), name="half", mode=ExperimentMode.SERVE, share=0.5, content="{}")
-ADA = parse_query("any", tenant=tenant("acme"), principals=(EVERYONE,), subject="ada", max_chars=100)
+READER = AuditContext(tenant=tenant("acme"), principals=(EVERYONE,), subject="ada", collection=None)
+ADA = parse_query(QueryRequest(text="any"), READER, max_chars=100)
 QUESTIONS = [f"How is churn number {number} calculated?" for number in range(400)]
 
 
