@@ -296,38 +296,50 @@ class SearchPipeline:
         return embedder
 
     def _fetch(self, session: ViewSession, reading: Reading, requested: int, timer: StageTimer) -> FetchedPassages:
-        """Rank the candidates, and load the best passages.
+        """Run the retrievers, fuse their candidates, and load the best passages.
 
         Args:
             reading: Query, wordings and snapshot.
             requested: Hits to return.
         """
-        query, snapshot, retrieval = reading.query, reading.snapshot, self._settings.rag.retrieval
-        text, options = query.parsed.text, query.options
+        query, wordings, snapshot = reading.query, reading.wordings, reading.snapshot
+        retrieval, text, options = self._settings.rag.retrieval, query.parsed.text, query.options
         cues = find_cues(text, query.today) if retrieval.prefer_stated else Cues(question=text)
+        states_fields = bool(cues.fields or cues.times)
         limit = max(requested, self._min_loaded)
         reach = max(limit, retrieval.top_k)
+        lists = session.candidates(wordings[0], snapshot)
+        if len(wordings) > 1:
+            lists |= _search_others(session, wordings[1:])
         # A text with copies takes more candidates than one.
-        fused = 2 * reach if options is None and not cues.states_fields else None
-        ranking, warning = self._rank(session, reading, requested, fused, timer)
+        fused = None if options is not None or states_fields else 2 * reach
+        ranking, warnings = self._fuse(session, query, snapshot, lists, fused, timer), [*snapshot.warnings]
+        if query.parsed.operators.phrases and len(ranking.fused) < requested:
+            ranking, warning = self._relax_phrases(session, reading, ranking, fused, timer)
+            warnings += [warning] if warning else []
+        departments = {
+            stats.collection: self._department_rule
+            if stats.overlay is None
+            else DepartmentRule.from_settings(self._settings.rag, stats.overlay)
+            for stats in snapshot.collections
+        }
         # Where later steps reorder, what is below the first hits may come up.
-        if cues.states_fields or cues.title_starts or ASKS_CURRENT.search(text):
+        if states_fields or cues.title_starts or ASKS_CURRENT.search(text):
             limit = reach
         passages = hydrate(
             partial(session.passages, snapshot),
             ranking.fused,
             limit if options is None else len(ranking.fused),
             partial(_reach, cues, reach, len(ranking.fused)),
-            self._department_rules(snapshot),
+            {name: rule for name, rule in departments.items() if rule.in_use},
             fold=retrieval.fold_copies,
         )
-        conditions = find_conditions(cues, passages) if cues.states_fields or cues.title_starts else NO_CONDITIONS
+        conditions = find_conditions(cues, passages) if states_fields or cues.title_starts else NO_CONDITIONS
         if conditions.tests:
             passages = conditions.order(passages)
         vectors: Vectors = {}
         if options is not None and options.options.mmr is not None:
             vectors = session.vectors(snapshot, [passage.chunk_id for passage in passages])
-        warnings = [*snapshot.warnings, *([warning] if warning else [])]
         presets = [stats.collection for stats in snapshot.collections if stats.preset is not None]
         if presets and query.collection is None:
             warnings.append(f"the presets of {', '.join(presets)} apply to questions that name the collection")
@@ -340,45 +352,29 @@ class SearchPipeline:
             conditions=conditions,
         )
 
-    def _rank(
-        self, session: ViewSession, reading: Reading, requested: int, limit: int | None, timer: StageTimer
+    def _relax_phrases(
+        self, session: ViewSession, reading: Reading, ranking: Ranking, limit: int | None, timer: StageTimer
     ) -> tuple[Ranking, str | None]:
-        """Run the retrievers, and fuse their candidates.
+        """Append the candidates that have the words of the quoted phrases alone.
 
-        Where too few have the quoted phrases, candidates without them follow.
+        In plain questions quotes mostly stress a term: one hit or none would not answer them.
 
         Args:
             reading: Query, wordings and snapshot.
-            requested: Hits to return.
+            ranking: The chunks that contain the phrases.
             limit: Number of fused candidates; None for all.
 
-        Returns the ranking, and a warning where candidates without the phrases were appended.
+        Returns the ranking, and a warning where something was appended.
         """
-        query, wordings, snapshot = reading.query, reading.wordings, reading.snapshot
-        ranking = self._fuse(session, query, snapshot, _search_wordings(session, wordings, snapshot), limit, timer)
-        phrases = query.parsed.operators.phrases
-        if not phrases or len(ranking.fused) >= requested:
+        query, operators = reading.query, reading.query.parsed.operators
+        without = replace(query.parsed, operators=replace(operators, phrases=()))
+        first, *others = [replace(wording, parsed=without) for wording in reading.wordings]
+        snapshot = session.snapshot(first)
+        if snapshot.required == reading.snapshot.required:
             return ranking, None
-        # In plain questions quotes mostly stress a term: one hit or none would not answer them.
-        without = replace(query.parsed, operators=replace(query.parsed.operators, phrases=()))
-        relaxed = [replace(wording, parsed=without) for wording in wordings]
-        without_phrases = session.snapshot(relaxed[0])
-        if without_phrases.required == snapshot.required:
-            return ranking, None
-        lists = _search_wordings(session, relaxed, without_phrases)
-        return backfill_phrase_results(
-            ranking, self._fuse(session, query, without_phrases, lists, limit, timer), phrases
-        )
-
-    def _department_rules(self, snapshot: Snapshot) -> dict[str, DepartmentRule]:
-        """Return the rules of the collections that have departments."""
-        rules = {
-            stats.collection: self._department_rule
-            if stats.overlay is None
-            else DepartmentRule.from_settings(self._settings.rag, stats.overlay)
-            for stats in snapshot.collections
-        }
-        return {collection: rule for collection, rule in rules.items() if rule.in_use}
+        lists = session.candidates(first, snapshot) | _search_others(session, others)
+        relaxed = self._fuse(session, query, snapshot, lists, limit, timer)
+        return backfill_phrase_results(ranking, relaxed, operators.phrases)
 
     def _fuse(
         self,
@@ -544,18 +540,13 @@ def _reach(cues: Cues, reordered: int, candidates: int, row: PassageRow) -> int:
     return 0 if VALIDITY_KEYS.isdisjoint(row["metadata"]) else reordered
 
 
-def _search_wordings(
-    session: ViewSession, wordings: Sequence[RetrieverQuery], snapshot: Snapshot
-) -> dict[str, CandidateList]:
-    """Return the candidates of each wording.
+def _search_others(session: ViewSession, wordings: Sequence[RetrieverQuery]) -> dict[str, CandidateList]:
+    """Return the candidates of other wordings.
 
-    The names are `dense` and `lexical`, of the next wording `dense 2` and `lexical 2`, and so on.
-
-    Args:
-        snapshot: State of the tenant with the terms of the first wording.
+    The names are `dense 2`, `lexical 2`, `dense 3`, and so on.
     """
-    lists = session.candidates(wordings[0], snapshot)
-    for number, wording in enumerate(wordings[1:], start=2):
+    lists: dict[str, CandidateList] = {}
+    for number, wording in enumerate(wordings, start=2):
         # Terms differ from wording to wording; the rest of the snapshot is the same.
         candidates = session.candidates(wording, session.snapshot(wording))
         lists |= {f"{name} {number}": entry for name, entry in candidates.items()}

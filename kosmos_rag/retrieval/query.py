@@ -293,8 +293,8 @@ def parse_query(request: QueryRequest, reader: AuditContext, *, max_chars: int) 
     parsed_options = None
     if request.options is not None:
         principals = sorted(set(reader.principals))
-        asked = (reader.tenant.id, principals, reader.collection, parsed, conditions, retrievers)
-        parsed_options = parse_options(request.options, asked)
+        search = (reader.tenant.id, principals, reader.collection, parsed, conditions, retrievers)
+        parsed_options = parse_options(request.options, search)
     return Query(
         text=cleaned,
         parsed=parsed,

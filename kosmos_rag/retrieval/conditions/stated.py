@@ -99,11 +99,6 @@ class Cues:
     fields: tuple[str, ...] = ()
     """Fields that it may name a value of, as in field_words.yaml."""
 
-    @property
-    def states_fields(self) -> bool:
-        """Whether the question may name a time or a value of metadata."""
-        return bool(self.fields or self.times)
-
     def concern(self, metadata: Mapping[str, Any], department: str | None) -> bool:
         """Return whether a document has a date or a value where the question may name another.
 
