@@ -16,11 +16,12 @@ import os
 import resource
 import shutil
 import subprocess
+import threading
 import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
@@ -290,6 +291,13 @@ def _prepare(owner: TenantRef, entry: Entry, etag: str | None, space: Space) -> 
     )  # fmt: skip
 
 
+def _read_messages(parent_end: Connection) -> None:
+    """Read the messages of a channel, which waits where nobody does."""
+    with suppress(EOFError, OSError):
+        while True:
+            parent_end.recv()
+
+
 class Worker:
     """Runs the jobs of the queue in this process."""
 
@@ -297,7 +305,7 @@ class Worker:
         parent_end, child_end = multiprocessing.Pipe()
         # The channel ends the process where this end is closed, and the interpreter closes it early.
         os.dup(parent_end.fileno())
-        self._parent_end = parent_end
+        threading.Thread(target=_read_messages, args=(parent_end,), daemon=True).start()
         self._queue = Queue.open(engine.database, engine.settings.worker)
         self._channel = SupervisorChannel(child_end, self._queue)
         self._runner = EngineJobRunner(engine)
@@ -306,8 +314,6 @@ class Worker:
         """Run jobs until there are none."""
         while self._queue.count_unfinished(kinds.INGESTION):
             self._runner.run(self._queue.claim(64, kinds=kinds.INGESTION, worker="bench"), self._channel)
-            while self._parent_end.poll():
-                self._parent_end.recv()
 
     def close(self) -> None:
         """Wait for the documents of jobs."""
