@@ -54,7 +54,8 @@ class ConfluenceSource(AtlassianSource[Confluence, ConfluenceSpec]):
         return self._site.search(_EVERYTHING.format(container) + since, "version,space,container")
 
     def _count(self, container: str) -> int | None:
-        total = self._client.get("rest/api/search", cql=_EVERYTHING.format(container), limit=1).get("totalSize")
+        answer = self._client.find_shown("rest/api/search", cql=_EVERYTHING.format(container), limit=1)
+        total = None if answer is None else answer.get("totalSize")
         return None if total is None else int(total)
 
     def _update(self, items: Items, answer: Mapping[str, Any], containers: Mapping[str, str]) -> None:

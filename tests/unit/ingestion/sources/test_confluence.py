@@ -136,10 +136,13 @@ def test_page__that_is_deleted_while_a_space_is_listed_is_missed_by_the_next_pas
     assert "10" not in _list(source())[0]
 
 
+@pytest.mark.parametrize("status", [200, 403, 404])
 def test_site__that_counts_no_results_is_listed_at_intervals_alone(
-    site: ConfluenceSite, source: Callable[..., Source], monkeypatch: pytest.MonkeyPatch
+    site: ConfluenceSite, source: Callable[..., Source], monkeypatch: pytest.MonkeyPatch, status: int
 ) -> None:
     monkeypatch.setattr(ConfluenceSite, "count", lambda site, *, parameters: {"results": []})
+    if status != 200:
+        site.faults.append(fail("rest/api/search", status=status))
     site.put("10")
     site.put("11").modified -= 7200
     assert _list(source())[0].keys() == {"10", "11"}
