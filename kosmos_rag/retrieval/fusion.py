@@ -58,15 +58,6 @@ class CandidateList:
     explain: RetrieverStats
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class QueryWeights:
-    """Terms of a query and their weight in a collection."""
-
-    terms: int
-    total: float
-    """Sum of the idf of all terms, those that no chunk contains included."""
-
-
 def rank_candidates(
     scored: Iterable[tuple[uuid.UUID, float]],
     *,
@@ -74,7 +65,8 @@ def rank_candidates(
     plan: str,
     read: Mapping[str, int],
     reason: str | None,
-    weights: QueryWeights | None = None,
+    terms: int | None = None,
+    total_weight: float = 0.0,
 ) -> CandidateList:
     """Rank scored chunks, best first; equal scores are ordered by id.
 
@@ -84,13 +76,14 @@ def rank_candidates(
         plan: How the rows were found, for the explanation.
         read: How much was read to find them, by unit.
         reason: Why fewer than `limit` were found; None if all were.
-        weights: Number and total idf of the query terms, for the coverage of the best candidate; None for no coverage.
+        terms: Number of query terms; None for no coverage of them by the best candidate.
+        total_weight: Sum of the idf of all query terms, those that no chunk contains included.
     """
     # By number, which compares in C, while an id compares in Python: thousands of equal texts may tie.
     ranking = sorted([(-score, chunk_id.int, chunk_id) for chunk_id, score in scored])[:limit]
-    coverage = terms = None
-    if weights is not None:
-        coverage, terms = -ranking[0][0] / weights.total if ranking and weights.total else 0.0, weights.terms
+    coverage = None
+    if terms is not None:
+        coverage = -ranking[0][0] / total_weight if ranking and total_weight else 0.0
     fields = [(chunk_id, -score, rank) for rank, (score, _, chunk_id) in enumerate(ranking, start=1)]
     return CandidateList(
         # As `Candidate` does it, but in C: there are hundreds.
@@ -147,14 +140,14 @@ def rank_scores(
         reason = "the question has no term to look up: stop words and signs only"
     elif len(scores) < limit:
         reason = f"visible chunks with a term of the question: {len(scores)}"
-    total = max((stats.total_weight for stats in snapshot.collections), default=0.0)
     return rank_candidates(
         scores,
         limit=limit,
         plan=plan,
         read=read,
         reason=reason,
-        weights=QueryWeights(terms=len(snapshot.terms), total=total),
+        terms=len(snapshot.terms),
+        total_weight=max((stats.total_weight for stats in snapshot.collections), default=0.0),
     )
 
 

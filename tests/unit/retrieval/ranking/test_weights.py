@@ -7,7 +7,6 @@ import pytest
 from kosmos_rag.core.types import KnownItems
 from kosmos_rag.retrieval.fusion import (
     CandidateList,
-    QueryWeights,
     adapt_weights,
     find_known_items,
     odds_factor,
@@ -22,8 +21,7 @@ EVEN = {"dense": 0.5, "dense 2": 0.5, "lexical": 0.5, "lexical 2": 0.5}
 def _lists(coverage: float, *, terms: int = 1) -> dict[str, CandidateList]:
     candidates = [(uuid.UUID(int=1), coverage)] if coverage else []
     dense = rank_candidates([(uuid.UUID(int=1), 1.0)], limit=2, plan="exact scan", read={}, reason=None)
-    weights = QueryWeights(terms=terms, total=1.0)
-    lexical = rank_candidates(candidates, limit=2, plan="segments", read={}, reason=None, weights=weights)
+    lexical = rank_candidates(candidates, limit=2, plan="segments", read={}, reason=None, terms=terms, total_weight=1.0)
     return {"dense": dense, "dense 2": dense, "lexical": lexical, "lexical 2": lexical}
 
 
