@@ -2,13 +2,14 @@
 
 import json
 import os
+import sqlite3
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
 from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.config.display import one_line
-from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.core.errors import ConfigError, SourceError
 from kosmos_rag.core.extras import require_extra
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.fetching import Fetcher
@@ -54,8 +55,13 @@ class SiteSource:
         return self._spec.document(entry.source, self._fetcher.fetch(entry.locator["url"]))
 
     def _entries(self) -> Iterator[Entry | IngestFailure]:
-        with closing(SiteState(cache_folder("sites"), self._identity)) as state:
-            yield from Crawl(self._spec, self._scope, self._fetcher, state, self._sleep).run()
+        folder = cache_folder("sites")
+        try:
+            with closing(SiteState(folder, self._identity)) as state:
+                yield from Crawl(self._spec, self._scope, self._fetcher, state, self._sleep).run()
+        except (OSError, sqlite3.Error) as error:
+            reason = f"what passes over {self._scope.first} find cannot be kept in {folder}: {one_line(str(error))}"
+            raise SourceError("unavailable", f"{reason}; let this user write there") from error
 
 
 def _read_headers(spec: SiteSpec) -> dict[str, str]:

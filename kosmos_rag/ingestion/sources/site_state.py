@@ -47,10 +47,13 @@ class SiteState:
         """
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{blake2b(identity.encode(), digest_size=16).hexdigest()}.sqlite"
-        # Each page is kept at once: a transaction of the whole pass would hold up other passes.
-        self._connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=_LOCKED_S)
-        self._connection.execute("PRAGMA synchronous = OFF")
-        self._connection.execute(_SCHEMA)
+        try:
+            self._connection = _connect(path)
+        except sqlite3.OperationalError:  # as where another pass holds it for too long
+            raise
+        except sqlite3.DatabaseError:  # a broken file, as after a crash of the machine
+            path.unlink(missing_ok=True)
+            self._connection = _connect(path)
 
     def find(self, url: str) -> StoredPage | None:
         """Return a page of an earlier pass."""
@@ -80,3 +83,18 @@ class SiteState:
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    """Open a state. Raises sqlite3.Error, DatabaseError for a broken one."""
+    # Each page is kept at once: a transaction of the whole pass would hold up other passes.
+    connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=_LOCKED_S)
+    try:
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute(_SCHEMA)
+        if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+            raise sqlite3.DatabaseError("the file is malformed")
+    except BaseException:
+        connection.close()
+        raise
+    return connection

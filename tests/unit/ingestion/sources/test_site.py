@@ -121,6 +121,25 @@ def test_passes_of_two_collections__read_a_site_at_once(site: Site) -> None:
     assert second.complete
 
 
+@pytest.mark.parametrize("keeps_head", [False, True])
+def test_state__that_is_broken_is_made_again(site: Site, tmp_path: Path, *, keeps_head: bool) -> None:
+    expected = site.run()[0]
+    [state] = (tmp_path / "cache" / "kosmos-rag" / "sites").iterdir()
+    state.write_bytes((state.read_bytes()[:4096] if keeps_head else b"") + b"no pages" * 600)
+    for _ in range(2):
+        names, listing = site.run()
+        assert (names, listing.complete) == (expected, True)
+
+
+def test_state__that_cannot_be_kept_is_a_failure_with_its_place(site: Site, tmp_path: Path) -> None:
+    (tmp_path / "cache" / "kosmos-rag").mkdir(parents=True)
+    (tmp_path / "cache" / "kosmos-rag" / "sites").write_text("a file")
+    names, listing = site.run()
+    assert names == []
+    assert "let this user write there" in listing.failures[0].message
+    assert listing.refusal_to_prune(["x"]) is not None
+
+
 def test_page_that_returns__is_kept(site: Site) -> None:
     site.run()
     site.remove("/guide/a")
