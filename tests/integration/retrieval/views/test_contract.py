@@ -83,16 +83,22 @@ def _document(number: int, acl: str = EVERYONE, **more: Any) -> SourceDocument:
     return SourceDocument(source=f"d{number:02}", data=text.encode(), acl=(acl,), **more)
 
 
+@pytest.fixture(scope="module")
+def views_engine(shared_settings: Settings) -> Iterator[Engine]:
+    """The engine of this module, whose tests have a tenant each."""
+    with opened(shared_settings, SETTINGS, embedder=EMBEDDER) as engine:
+        yield engine
+
+
 @pytest.fixture(params=VIEWS)
-def scenario(request: pytest.FixtureRequest, settings: Settings, tenant_name: str) -> Iterator[Asked]:
-    with opened(settings, SETTINGS, embedder=EMBEDDER) as engine:
-        acls = (EVERYONE, "ann", "ben")
-        documents = [_document(number, acls[number % 3], metadata={"parity": number % 2}) for number in range(30)]
-        engine.tenant(tenant_name).ingest(documents)
-        views = engine._components.pipelines.default.search._resources.views
-        requests = Asked(view=views[VIEWS[::-1].index(request.param)], engine=engine, tenant_name=tenant_name)
-        requests.warm(requests.request())
-        yield requests
+def scenario(request: pytest.FixtureRequest, views_engine: Engine, tenant_name: str) -> Asked:
+    acls = (EVERYONE, "ann", "ben")
+    documents = [_document(number, acls[number % 3], metadata={"parity": number % 2}) for number in range(30)]
+    views_engine.tenant(tenant_name).ingest(documents)
+    views = views_engine._components.pipelines.default.search._resources.views
+    requests = Asked(view=views[VIEWS[::-1].index(request.param)], engine=views_engine, tenant_name=tenant_name)
+    requests.warm(requests.request())
+    return requests
 
 
 def _sources(session: ViewSession, requests: Asked, ids: Sequence[uuid.UUID], request: ViewRequest) -> list[str]:
