@@ -308,6 +308,10 @@ def build_table(rows: Sequence[Row], columns: int, header_rows: int | None = Non
         (index, column): width for index, row in enumerate(filled) for column, width in row.spans.items() if width > 1
     }
     names = count_bold_rows(filled) if header_rows is None else header_rows
+    if header_rows is None and names and names + 1 < len(filled):
+        # Names over several columns are above the names of each.
+        widest = max(filled[names - 1].spans.values(), default=0)
+        names += 1 < widest < columns and all(texts[names][1:]) and not any(map(is_value, texts[names]))
     if names is None and columns == 2 and not any(is_value(row[1]) or is_blank_value(row[1]) for row in texts):
         # Words without names in letters of their own: the first column names the rows.
         return Table(rows=texts, spans=spans, header_rows=0, header_columns=1)

@@ -163,7 +163,7 @@ def _title(paragraph: Paragraph, styles: _TextStyles) -> str | None:
     if (
         len(title) > styles.find_longest(paragraph)
         or sum(map(str.isalpha, title)) < 2
-        or title.endswith(_SENTENCE_END)
+        or (title.endswith(_SENTENCE_END) and not title.startswith("§"))
         or _LABEL.match(title)
         or _ADDRESS.fullmatch(title)
         or any(line.is_label for line in paragraph.lines)

@@ -710,3 +710,27 @@ def test_parse_pdf__blocks_beside_each_other_above_a_table_are_read_one_by_one()
             page.text(x, 200 + 12 * number, cell)
     text = squeeze(page.parse().text)
     assert "Sesame Street 32 1025 Amsterdam Blue Office Weena 664" in text
+
+
+def test_parse_pdf__bold_names_over_several_columns_are_above_plain_names_of_each() -> None:
+    page = Page()
+    rows = [["1", "At the beginning", "1a", "On the concept"], ["2", "During the study", "2a", "On the form"]]
+    page.table([["", "", "", ""], ["Kind", "Description", "Grade", "Meaning"], *rows], 100, ruled=False)
+    for x, name in ((55, "Categories of the office"), (255, "Categories of the bank")):
+        page.text(x, 114, name, style="B")
+    for y in range(100, 190, 18):
+        page.pdf.line(50, y, 450, y)
+    for x in (50, 150, 250, 350, 450):
+        page.pdf.line(x, 118 if x in (150, 350) else 100, x, 172)
+    assert (
+        "Categories of the office / Kind: 1; Categories of the office / Description: At the beginning; "
+        "Categories of the bank / Grade: 1a; Categories of the bank / Meaning: On the concept" in page.parse().text
+    )
+
+
+def test_parse_pdf__the_title_of_a_section_of_a_law_may_end_in_a_full_stop() -> None:
+    page = Page()
+    page.text(50, 100, "§ 1307.22 Disposal of substances by the administration.", style="B")
+    page.lines(50, 124, *["The substances that are delivered to the administration may be delivered to any office."] * 3)
+    titles = [heading.title for heading in page.parse().headings]
+    assert titles == ["§ 1307.22 Disposal of substances by the administration."]
