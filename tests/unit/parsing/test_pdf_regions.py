@@ -731,6 +731,6 @@ def test_parse_pdf__bold_names_over_several_columns_are_above_plain_names_of_eac
 def test_parse_pdf__the_title_of_a_section_of_a_law_may_end_in_a_full_stop() -> None:
     page = Page()
     page.text(50, 100, "§ 1307.22 Disposal of substances by the administration.", style="B")
-    page.lines(50, 124, *["The substances that are delivered to the administration may be delivered to any office."] * 3)
+    page.lines(50, 124, *["The substances that are delivered to the administration may be kept by any office."] * 3)
     titles = [heading.title for heading in page.parse().headings]
     assert titles == ["§ 1307.22 Disposal of substances by the administration."]
