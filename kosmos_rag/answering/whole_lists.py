@@ -15,8 +15,8 @@ def complete(
 ) -> list[Evidence]:
     """Return the selected units with what belongs to them, each once.
 
-    A unit comes after the sentence before it that ends with a colon, and such a sentence with the unit after it. A list
-    comes whole, in its order, where that sentence is selected, or where at least half of its items could be.
+    An item or code comes after the sentence before it that ends with a colon, and such a sentence with the unit after
+    it. A list comes whole, in its order, where that sentence is selected, or where at least half of its items could be.
 
     Args:
         selected: The units of an answer.
@@ -54,7 +54,9 @@ class _Neighbours:
             items = self._evidence[first:last]
             is_whole = last - first > 1 and 2 * sum(other.score >= lowest for other in items) >= last - first
             return [*self._introduction(first), *(items if is_whole else [item])]
-        return [*self._introduction(at), item, *self._introduced(at)]
+        # Before a sentence it would come first, and say nothing.
+        introduction = self._introduction(at) if item.unit.kind == "code" else ()
+        return [*introduction, item, *self._introduced(at)]
 
     def _introduced(self, at: int) -> Sequence[Evidence]:
         """Return the list or the other unit that the sentence introduces."""
