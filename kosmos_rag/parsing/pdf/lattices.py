@@ -72,23 +72,26 @@ def find_lattices(rules: Rules) -> list[Lattice]:
 
 def _cut(lattice: Lattice) -> Iterator[Lattice]:
     """Yield the parts of a lattice: a line across it divides tables with different columns."""
-    box = lattice.box
     left, right = lattice.vertical[0].left + NEAR, lattice.vertical[-1].left - NEAR
     inner = [wall for wall in lattice.vertical if left < wall.left < right]
+    if max(len(lattice.horizontal), len(inner)) > bounds.MAX_GRID_LINES:
+        inner = []
     for rule in lattice.horizontal if inner else ():
         if rule.left > left or rule.right < right:
             continue
-        below = [wall for wall in inner if wall.bottom < rule.bottom - NEAR]
-        above = [wall for wall in inner if wall.top > rule.bottom + NEAR]
-        if below and above and not any(abs(wall.left - other.left) <= NEAR for wall in below for other in above):
-            halves = (
-                Box(box.left, box.bottom, box.right, rule.bottom),
-                Box(box.left, rule.bottom, box.right, box.top),
-            )
-            for half in halves:
-                yield from _cut(_clip(lattice, half))
+        below = [wall.left for wall in inner if wall.bottom < rule.bottom - NEAR]
+        above = [wall.left for wall in inner if wall.top > rule.bottom + NEAR]
+        if below and above and not any(_has_near(above, place) for place in below):
+            box = lattice.box
+            yield _clip(lattice, box._replace(top=rule.bottom))
+            yield from _cut(_clip(lattice, box._replace(bottom=rule.bottom)))
             return
     yield lattice
+
+
+def _has_near(places: Sequence[float], place: float) -> bool:
+    at = bisect_left(places, place - NEAR)
+    return at < len(places) and places[at] <= place + NEAR
 
 
 def _clip(lattice: Lattice, box: Box) -> Lattice:
