@@ -155,6 +155,7 @@ class NumberBound(Serializable):
     """As the question has it."""
     operator: Literal[">", ">=", "<", "<="]
     number: str
+    """The value as SQL has it: `1000.5` of `mehr als 1.000,50`."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from kosmos_rag.core.extras import require_extra
-from kosmos_rag.core.text.bm25 import K1, inverse_document_frequency
+from kosmos_rag.core.text import bm25
 
 if TYPE_CHECKING:
     from rank_bm25 import BM25Okapi
@@ -64,8 +64,8 @@ def _index(corpus: Sequence[Sequence[str]]) -> "BM25Okapi":
     require_extra("keyword", "ranking paragraphs by BM25", "rank_bm25", alternative="choose the ranking classic")
     from rank_bm25 import BM25Okapi
 
-    index = BM25Okapi(corpus, k1=K1, b=_B)
+    index = BM25Okapi(corpus, k1=bm25.K1, b=_B)
     # What rank-bm25 weighs words by falls below 0 for a word of most paragraphs: in a short text nothing would match.
     document_counts = Counter(chain.from_iterable(index.doc_freqs))
-    index.idf = {word: inverse_document_frequency(len(corpus), count) for word, count in document_counts.items()}
+    index.idf = {word: bm25.inverse_document_frequency(len(corpus), count) for word, count in document_counts.items()}
     return index

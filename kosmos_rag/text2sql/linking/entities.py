@@ -3,8 +3,10 @@
 import re
 from collections.abc import Callable, Sequence
 from datetime import date
+from operator import itemgetter
 from typing import Literal
 
+from kosmos_rag.core.text import numbers
 from kosmos_rag.engine.time_ranges import find_time_ranges, find_times
 from kosmos_rag.text2sql.linking.known_values import ValueMatch
 from kosmos_rag.text2sql.linking.words import QUOTED
@@ -12,7 +14,7 @@ from kosmos_rag.text2sql.records import Entities, NumberBound
 
 Operator = Literal[">", ">=", "<", "<="]
 
-_NUMBER = re.compile(r"(?<![\w.-])-?\d+(?:[.,]\d+)*(?![\w-])")
+_NUMBER = re.compile(rf"(?<![\w.-])-?{numbers.NUMBER}(?![\w-])")
 _NAMES = re.compile(r"(?<!^)(?<![.?!:] )\b[A-Z]\w+(?: [A-Z]\w+)*")
 _COMPARISONS = {
     ">": (
@@ -30,21 +32,34 @@ _COMPARISONS = {
     "sum": r"\b(?:total|sum|altogether)\b",
     "count": r"\b(?:how many|number of|count)\b",
 }
-_OPERATORS: dict[Operator, str] = {
-    ">=": r"at least|no(?:t)? (?:less|fewer|lower|smaller) than|mindestens|nicht weniger als|al menos|no menos de",
-    "<=": r"at most|no(?:t)? (?:more|greater|higher|larger) than|up to|höchstens|nicht mehr als|bis zu"
-    r"|como máximo|no más de",
-    ">": r"(?:more|greater|higher|larger|bigger) than|over|above|exceed(?:s|ed|ing)?"
-    r"|(?:mehr|größer|höher|länger) als|über|más de|mayor(?:es)? (?:que|a|de)",
-    "<": r"(?:less|fewer|lower|smaller) than|under|below|(?:weniger|kleiner|niedriger|kürzer) als|unter"
-    r"|menos de|menor(?:es)? (?:que|a|de)",
+_OPERATORS: dict[Operator, dict[str, str]] = {
+    ">=": {
+        "english": "at least|no(?:t)? (?:less|fewer|lower|smaller) than",
+        "german": "mindestens|nicht weniger als",
+        "spanish": "al menos|no menos de",
+    },
+    "<=": {
+        "english": "at most|no(?:t)? (?:more|greater|higher|larger) than|up to",
+        "german": "höchstens|nicht mehr als|bis zu",
+        "spanish": "como máximo|no más de",
+    },
+    ">": {
+        "english": "(?:more|greater|higher|larger|bigger) than|over|above|exceed(?:s|ed|ing)?",
+        "german": "(?:mehr|größer|höher|länger) als|über",
+        "spanish": "más de|mayor(?:es)? (?:que|a|de)",
+    },
+    "<": {
+        "english": "(?:less|fewer|lower|smaller) than|under|below",
+        "german": "(?:weniger|kleiner|niedriger|kürzer) als|unter",
+        "spanish": "menos de|menor(?:es)? (?:que|a|de)",
+    },
 }
-"""Of English, German and Spanish, in this order: `no more than` has `more than`."""
-_DECIMAL_COMMA = re.compile(r",(?!\d{3}(?!\d))")
-_BOUNDS = {
-    operator: re.compile(rf"\b(?:{words}) (?P<number>-?\d+(?:[.,]\d+)*)(?![\w-])", re.IGNORECASE)
-    for operator, words in _OPERATORS.items()
-}
+"""In this order: `no more than` has `more than`. The language decides what the signs of the number mean."""
+_BOUNDS = [
+    (operator, language, re.compile(rf"\b(?:{words}) (?P<number>-?{numbers.NUMBER})(?![\w-])", re.IGNORECASE))
+    for operator, by_language in _OPERATORS.items()
+    for language, words in by_language.items()
+]
 _COMPILED = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in _COMPARISONS.items()}
 
 
@@ -84,9 +99,10 @@ def find_entities(
 
 def _find_bounds(text: str) -> tuple[NumberBound, ...]:
     """Return the numbers that a text compares with, in the order of the text."""
-    bounds: dict[int, NumberBound] = {}
-    for operator, pattern in _BOUNDS.items():
+    bounds: dict[int, NumberBound | None] = {}
+    for operator, language, pattern in _BOUNDS:
         for match in pattern.finditer(text):
-            number = _DECIMAL_COMMA.sub(".", match["number"]).replace(",", "")
-            bounds.setdefault(match.start("number"), NumberBound(text=match[0], operator=operator, number=number))
-    return tuple(bounds[start] for start in sorted(bounds))
+            number = numbers.read_number(match["number"], language)
+            bound = None if number is None else NumberBound(text=match[0], operator=operator, number=number)
+            bounds.setdefault(match.start("number"), bound)
+    return tuple(bound for _, bound in sorted(bounds.items(), key=itemgetter(0)) if bound is not None)

@@ -43,6 +43,15 @@ def test_a_code__is_meant_by_its_meaning_and_a_stop_word_is_no_value() -> None:
         ("scores over 2.5 and below 9", [(">", "2.5"), ("<", "9")]),
         ("runs after 2005 with more than one user", []),
         ("the overhead of 7 runs", []),
+        ("Bestellungen mit mehr als 1.000,50 Euro", [(">", "1000.5")]),
+        ("Bestellungen über 2.500 und unter 9.000", [(">", "2500"), ("<", "9000")]),
+        ("importe mayor que 1.000.000", [(">", "1000000")]),
+        ("importe de al menos 2.500, no más de 1,500", [(">=", "2500"), ("<=", "1500")]),
+        ("orders over 2.500 or at least 1,000.50", [(">", "2.5"), (">=", "1000.5")]),
+        ("mehr als 1'000'000 oder höchstens 2\u00a0500", [(">", "1000000"), ("<=", "2500")]),
+        ("orders over 1,00,000", [(">", "100000")]),
+        ("no more than 2,5,7 orders", []),
+        ("more than \u0663 orders", []),
     ],
 )
 def test_numbers__are_bounds_where_the_question_compares(question: str, bounds: list[tuple[str, str]]) -> None:
