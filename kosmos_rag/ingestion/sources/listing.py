@@ -1,5 +1,6 @@
 """The interface of sources: list entries, and load one document."""
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from typing import Any, Protocol, runtime_checkable
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import SourceError
 from kosmos_rag.core.types import IngestFailure, SourceDocument, is_text
+
+log = logging.getLogger(__name__)
 
 MAX_SOURCE_CHARS = 2048
 """Longest name of a source; longer ones are refused, so that names stay fit for lists and logs."""
@@ -195,21 +198,37 @@ def build_failure(source: str, error: SourceError) -> IngestFailure:
     return IngestFailure(source=source, code=error.code, message=str(error))
 
 
-def drop_duplicates(items: Iterable[Entry | IngestFailure]) -> Iterator[Entry | IngestFailure]:
+def drop_duplicates(
+    items: Iterable[Entry | IngestFailure], *, allow_in: str | None = None
+) -> Iterator[Entry | IngestFailure]:
     """Yield the first entry of each source, and a failure for repetitions.
 
     Uses about a hundred bytes for each entry.
+
+    Args:
+        allow_in: Name of a place where names may repeat: one warning has their number then.
     """
     hashes: set[bytes] = set()
+    skipped = 0
     for item in items:
         if isinstance(item, Entry):
             key = blake2b(item.source.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+            if key in hashes and allow_in is not None:
+                skipped += 1
+                continue
             if key in hashes:
                 message = f"{one_line(item.source)} is listed twice; the first was taken: make ids unique"
                 yield IngestFailure(source=item.source, code="duplicate", message=message)
                 continue
             hashes.add(key)
         yield item
+    if skipped:
+        log.warning(
+            "%s: %d files have the name of another one; rename them",
+            allow_in,
+            skipped,
+            extra={"action": "duplicate_names_skipped", "place": allow_in, "files": skipped},
+        )
 
 
 def _name_failure(entry: Entry) -> IngestFailure | None:

@@ -65,7 +65,8 @@ class RcloneSource:
 
     def listing(self) -> Listing:
         """Start a listing, in the order of rclone."""
-        return Listing(self._prefix, drop_duplicates(self._entries()), self._covers, prefix=self._prefix)
+        entries = drop_duplicates(self._entries(), allow_in=self._prefix)
+        return Listing(self._prefix, entries, self._covers, prefix=self._prefix)
 
     def load(self, entry: Entry) -> SourceDocument:
         """Read the file of an entry. Raises SourceError."""

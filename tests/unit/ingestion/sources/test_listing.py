@@ -110,6 +110,17 @@ def test_repeats__only_the_first_passes() -> None:
     assert [item.code for item in result if isinstance(item, IngestFailure)] == ["duplicate", "unreadable"]
 
 
+def test_repeats__of_a_place_that_may_have_them_are_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    entries = (_entry("Untitled.docx") for _ in range(MAX_FAILURES + 2))
+    listing = Listing("drive", drop_duplicates([*entries, _entry("b")], allow_in="drive"), lambda _: True)
+    assert [entry.source for entry in listing] == ["Untitled.docx", "b"]
+    assert listing.complete
+    assert listing.refusal_to_prune(["removed"]) is None
+    assert [record.getMessage() for record in caplog.records] == [
+        f"drive: {MAX_FAILURES + 1} files have the name of another one; rename them"
+    ]
+
+
 def test_listing__of_many_entries_needs_little_memory_for_each() -> None:
     count = 50_000
     entries = (Entry(source=f"documents/of/a/large/source/{n}.md", etag=str(n), locator={}) for n in range(count))
