@@ -8,7 +8,6 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EventType, Note
 from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.filter_terms import replace_filter_terms
@@ -22,8 +21,10 @@ def parse_notes(stored: Iterable[Mapping[str, str]]) -> tuple[Note, ...]:
     return tuple(Note(code=note["code"], message=note["message"]) for note in stored)
 
 
-_UPDATED, _SOURCE_UPDATED = "updated", "source_updated"
-"""Keys of the metadata: when a document changed, and what its source said of that where somebody has changed it."""
+_UPDATED, _SOURCE_UPDATED = "updated", "kosmos:source_updated"
+"""Keys of the metadata: when a document changed, and what its source said of that where somebody has changed it.
+
+Statements leave the second one out of what clients get."""
 
 
 class StoredDocuments:
@@ -80,13 +81,10 @@ class StoredDocuments:
         """Change metadata of documents, and return how many had other metadata.
 
         Args:
-            changes: New values by key; None removes the key.
+            changes: New values by key; None removes the key. The time of the source is no client's to change.
             events: Gets an event of each document with other metadata.
-
-        Raises RequestError for the key that has the time of the source.
         """
-        if _SOURCE_UPDATED in changes:
-            raise RequestError(f"{_SOURCE_UPDATED} is when a source changed the document; leave it out")
+        changes = {key: value for key, value in changes.items() if key != _SOURCE_UPDATED}
         connection, scope = self._connection, {"tenant_id": self._tenant_id, "collection": collection}
         statistics = lock_collection(connection, scope)
         if statistics is None:

@@ -112,7 +112,7 @@ WITH pending AS (
         AS u (document_id, source, state, code, message, attributes)
 ), entries AS (
     SELECT coalesce(a.file_id, d.id) AS id, d.id AS document_id, d.source, d.version,
-           coalesce(p.attributes, d.metadata) AS attributes, NULL::bigint AS bytes,
+           coalesce(p.attributes, d.metadata - 'kosmos:source_updated') AS attributes, NULL::bigint AS bytes,
            coalesce(p.state, 'completed') AS status, p.code, p.message,
            coalesce(a.created_at, d.created_at) AS created_at
       FROM kosmos.documents d

@@ -7,7 +7,7 @@ SELECT n.id
 
 -- name: list_documents
 SELECT d.id, d.source, d.collection, d.title, d.media_type, d.language, d.version, v.content_hash, v.bytes, v.chunks,
-       v.has_original, d.metadata, d.notes, d.updated_at
+       v.has_original, d.metadata - 'kosmos:source_updated' AS metadata, d.notes, d.updated_at
   FROM kosmos.documents d
  CROSS JOIN LATERAL (
        SELECT n.content_hash, n.bytes, n.chunks, n.original IS NOT NULL AS has_original
@@ -28,7 +28,7 @@ SELECT d.id, d.source, d.collection, d.title, d.media_type, d.language, d.versio
 -- name: list_sorted_documents
 -- Sorts by a number of each document, largest first: it reads all documents of the reader for each page.
 SELECT d.id, d.source, d.collection, d.title, d.media_type, d.language, d.version, v.content_hash, v.bytes, v.chunks,
-       v.has_original, d.metadata, d.notes, d.updated_at
+       v.has_original, d.metadata - 'kosmos:source_updated' AS metadata, d.notes, d.updated_at
   FROM kosmos.documents d
  CROSS JOIN LATERAL (
        SELECT n.content_hash, n.bytes, n.chunks, n.original IS NOT NULL AS has_original
@@ -253,7 +253,7 @@ UPDATE kosmos.documents d
 -- a permission feed compares it.
 UPDATE kosmos.documents d
    SET metadata = (CASE WHEN %(has_time)s THEN jsonb_strip_nulls(
-                                                 jsonb_build_object('source_updated', d.metadata -> 'updated'))
+                                                 jsonb_build_object('kosmos:source_updated', d.metadata -> 'updated'))
                         ELSE '{}' END
                    || d.metadata || %(changes)s) - %(removed)s::text[]
  WHERE d.tenant_id = %(tenant_id)s AND d.collection = %(collection)s AND d.id = ANY (%(document_ids)s::uuid[])

@@ -93,7 +93,7 @@ DELETE FROM kosmos.document_permissions p
 SELECT u.number, v.id, d.acl, v.created_at, d.updated
   FROM unnest(%(document_ids)b::uuid[], %(acls)b::text[]) WITH ORDINALITY AS u (id, acl, number)
  CROSS JOIN LATERAL (
-       SELECT n.id, n.acl, n.version, coalesce(n.metadata ->> 'source_updated', n.metadata ->> 'updated') AS updated
+       SELECT n.id, n.acl, n.version, coalesce(n.metadata ->> 'kosmos:source_updated', n.metadata ->> 'updated') AS updated
          FROM kosmos.documents n
         WHERE n.tenant_id = %(tenant_id)s AND n.id = u.id
        OFFSET 0) d

@@ -77,6 +77,10 @@ def test_store__makes_documents_of_files(speaking: Speaking) -> None:
     assert (document.title, document.metadata) == ("Leave", {"year": 2026, "ok": True})
     changed = client.vector_stores.files.update(file_id, vector_store_id=store.id, attributes={"year": 2027})
     assert changed.attributes == {"year": 2027}
+    for day in (1, 2, 3):
+        attributes: dict[str, str | float | bool] = {"updated": day, "year": 2027}
+        changed = client.vector_stores.files.update(file_id, vector_store_id=store.id, attributes=attributes)
+        assert changed.attributes == attributes
     renamed = client.vector_stores.update(store.id, name="Rules")
     assert (renamed.name, renamed.metadata) == ("Rules", {"team": "hr"})
     client.vector_stores.files.delete(file_id, vector_store_id=store.id)

@@ -26,7 +26,8 @@ BEGIN
             WHERE n.tenant_id = tenant AND n.id = u.id
            OFFSET 0) c
      CROSS JOIN LATERAL (
-           SELECT n.version, n.source, n.title, n.media_type, n.metadata, n.collection, n.notes,
+           SELECT n.version, n.source, n.title, n.media_type, n.collection, n.notes,
+                  n.metadata - 'kosmos:source_updated' AS metadata,
                   ARRAY(SELECT p.name FROM unnest(n.acl) AS p (name)
                          WHERE p.name = ANY (kosmos.current_principals()) ORDER BY p.name) AS principals
              FROM kosmos.documents n
