@@ -33,4 +33,5 @@ def validate(kind: type[Model], **values: Any) -> Model:
 def format_faults(error: ValidationError, arguments: dict[str, Any]) -> str:
     """Return what is wrong with each argument, in one line."""
     faults = describe_faults([{**fault, "loc": ("body", *fault["loc"])} for fault in error.errors()], arguments)
-    return "; ".join(f"{'.'.join(map(str, fault['location'][1:]))}: {fault['message']}" for fault in faults)
+    pairs = ((".".join(map(str, fault["location"][1:])), fault["message"]) for fault in faults)
+    return "; ".join(f"{name}: {message}" if name else message for name, message in pairs)

@@ -52,3 +52,15 @@ def test_faults__outside_of_a_body_keep_their_place() -> None:
         {"loc": ("body", 7), "msg": "JSON decode error", "type": "json_invalid"},
     ]
     assert [fault["location"] for fault in describe_faults(faults, "{")] == [["query", "state", 0], ["body", 7]]
+
+
+def test_faults__of_the_first_hundred_places_are_told_and_the_rest_counted() -> None:
+    """With a comparison of each place with each other this would take hours."""
+    names = [f"name{number}" for number in range(200_000)]
+    faults = [
+        {"loc": ("body", name), "msg": "Extra inputs are not permitted", "type": "extra_forbidden"} for name in names
+    ]
+    described = describe_faults(faults, dict.fromkeys(names, 1))
+    assert [fault["location"] for fault in described] == [*(["body", name] for name in names[:100]), ["body"]]
+    assert described[-1]["message"] == "199,900 more are not listed"
+    assert len(describe_faults(faults[:100], dict.fromkeys(names, 1))) == 100
