@@ -108,12 +108,12 @@ def _take_lattices(items: list[Item], turned: list[Run], content: PageContent) -
     """Replace what is between ruled lines by tables and frames, the smallest first."""
     for lattice in find_lattices(content.rules):
         box = lattice.box.inflate(NEAR)
-        grid = Grid(lattice)
         contents = [item for item in items if box.contains(*_middle(item.box))]
         inside = [item for item in contents if item.line and _is_inside(item.line.runs, box)]
         extra = [run for run in turned if _is_inside([run], box)]
         if len(inside) + len(extra) < 2 and len(contents) < 2:
             continue
+        grid = Grid(lattice)
         runs = [run for item in inside if item.line for run in item.line.fragments]
         runs = [*divide_runs(runs, grid.edges, content.split_words), *extra]
         table = grid.build_table(runs)

@@ -66,8 +66,19 @@ _DROPPED = frozenset({"del", "script", "style"})
 _VERBATIM = frozenset({"code", "highlight", "raw", "verbatim"})
 """Shortcodes around code."""
 _ROW = re.compile(r"^[ \t]*\|.*\|[ \t]*$", re.MULTILINE)
-_PADDING = re.compile(r"(?<=\|)[ \t]{2,}|[ \t]{2,}(?=\|)|(?<=---)-+")
-"""Of the cells of a row, and of the rule below a head: a formatted table is mostly padding."""
+_RULE = re.compile(r"[ \t|:-]+")
+"""The row below a head."""
+_LONG_DASHES = re.compile(r"-{4,}+")
+_PADDING = re.compile(
+    r"""
+    \\[\\`]
+  | (?P<ticks>`++)(?:[^`]++|(?!(?P=ticks)(?!`))`++)*+(?P=ticks)(?!`)  # code, which stays as it is
+  | `++
+  | (?<=\|)[ \t]{2,}+ | (?<![ \t])[ \t]{2,}+(?=\|)
+    """,
+    re.VERBOSE,
+)
+"""Of the cells of a row: a formatted table is mostly padding."""
 _PICTURE_FILE = re.compile(r"\S+\.(?:avif|bmp|gif|jpe?g|png|svg|tiff?|webp)", re.IGNORECASE)
 
 
@@ -131,12 +142,18 @@ def _clean_block(
 
 def _clean_lines(text: str, closed_names: frozenset[str]) -> str:
     """Remove the markup of a text, and the white space that it leaves."""
-    text = _ROW.sub(lambda row: _PADDING.sub(lambda match: " " if match[0].isspace() else "", row[0]), text)
+    text = _ROW.sub(_shorten_row, text)
     cleaned = _Cleaner(text, closed_names).clean()
     if cleaned == text:
         return text
     lines = zip(text.split("\n"), cleaned.split("\n"), strict=True)
     return "\n".join(after if before == after else _trim_line(before, after) for before, after in lines)
+
+
+def _shorten_row(match: re.Match[str]) -> str:
+    """Return a row of a table without its padding."""
+    row = _PADDING.sub(lambda part: " " if part[0].isspace() else part[0], match[0])
+    return _LONG_DASHES.sub("---", row) if _RULE.fullmatch(row) else row
 
 
 def _trim_line(before: str, after: str) -> str:

@@ -9,8 +9,8 @@ from kosmos_rag.core.errors import ParseError
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.parsing import parse
 from kosmos_rag.parsing.pdf.cells import find_columns
-from kosmos_rag.parsing.pdf.graphics import Box, Graphics, read_graphics
-from kosmos_rag.parsing.pdf.lattices import Grid, Lattice
+from kosmos_rag.parsing.pdf.graphics import Box, Graphics, Rules, read_graphics
+from kosmos_rag.parsing.pdf.lattices import Grid, Lattice, find_lattices
 from kosmos_rag.parsing.pdf.text_layer import Run
 from tests.reliability.hostile_pdf import pdf
 
@@ -57,6 +57,19 @@ def test_grid__of_graph_paper_is_no_table(count: int, expected: bool) -> None:
     vertical = [Box(10.0 * number, 0, 10.0 * number, 20) for number in range(count)]
     horizontal = [Box(0, height, width, height) for height in (0.0, 20.0)]
     assert Grid(Lattice(horizontal, vertical, Box(0, 0, width, 20))).is_readable == expected
+
+
+@pytest.mark.parametrize(("count", "expected"), [(300, 299), (301, 1), (1201, 1)])
+def test_lattice__of_bands_with_different_columns_is_cut_up_to_a_number_of_lines(count: int, expected: int) -> None:
+    end = 10.0 * (count - 1)
+    horizontal = [Box(0, 10.0 * number, end + 20, 10.0 * number) for number in reversed(range(count))]
+    inner = [
+        Box(10.0 * number + 10, 10.0 * number, 10.0 * number + 10, 10.0 * number + 10) for number in range(count - 1)
+    ]
+    vertical = [Box(0, 0, 0, end), *inner, Box(end + 20, 0, end + 20, end)]
+    lattices = find_lattices(Rules(horizontal, vertical))
+    assert len(lattices) == expected
+    assert sum(lattice.box.height for lattice in lattices) == end
 
 
 @pytest.mark.parametrize(("count", "expected"), [(50, 50), (51, 0)])
