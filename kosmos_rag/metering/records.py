@@ -11,6 +11,9 @@ INTERVALS: tuple[str, ...] = get_args(Interval)
 Dimension: TypeAlias = Literal["collection", "subject", "model"]
 DIMENSIONS: tuple[str, ...] = get_args(Dimension)
 
+_LEAST_DECIMAL = 0.0001
+"""What four decimals can show."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UsageAmount:
@@ -62,7 +65,9 @@ def format_rule(quantity: str, amount: float, per: str, currency: str) -> str:
 
 
 def format_amount(amount: float) -> str:
-    """Return an amount with commas and at most four decimals."""
+    """Return an amount with commas and at most four decimals, or its first two digits."""
+    if 0 < abs(amount) < _LEAST_DECIMAL:
+        return f"{amount:.2g}"
     return f"{amount:,.4f}".rstrip("0").rstrip(".")
 
 

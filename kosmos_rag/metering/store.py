@@ -20,8 +20,6 @@ from kosmos_rag.metering.sql import statement
 LEVELS = (usage.Quantity.STORED_CHUNKS, usage.Quantity.STORED_BYTES)
 """Quantities of which a time has the last amount, and not the sum."""
 _HOUR = timedelta(hours=1)
-_JOINED_WITHIN = timedelta(days=7)
-"""Age of hours that are read again: a retention of a year would be read every few minutes."""
 _MAX_ROWS = 100_000
 """Rows of a report: 50 MB in memory."""
 
@@ -144,15 +142,19 @@ class UsageStore:
             ]
             insert_rows(connection, self._tenant.id, rows)
 
-    def join_hours(self, at: datetime) -> int:
-        """Join the rows of each account in hours that were over within a week.
+    def join_hours(self, at: datetime, *, days: int | None = None) -> int:
+        """Join the rows of each account in closed hours.
 
         Returns how many rows fewer there are. Raises ConfigError without `database.worker_url`, DatabaseError.
+
+        Args:
+            days: Age of the oldest hours; None for all that are kept.
         """
         until = begin_period("hour", at)
+        since = until - timedelta(days=self._settings.keep_days if days is None else days)
         fewer = 0
         with self._tenant.sessions.write() as connection:
-            values = {"tenant_id": self._tenant.id, "since": until - _JOINED_WITHIN, "until": until}
+            values = {"tenant_id": self._tenant.id, "since": since, "until": until}
             hours = connection.execute(statement("find_split_hours"), values).fetchall()
             for (hour,) in hours:
                 span = {"tenant_id": self._tenant.id, "since": hour, "until": hour + _HOUR}

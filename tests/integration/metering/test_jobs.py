@@ -1,17 +1,21 @@
 """Jobs: what they are charged to, and what maintenance keeps of usage."""
 
 import time
+import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.telemetry.metrics import Metric
 from kosmos_rag.core.types import Job
+from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.metering.jobs import UsageMaintenance
+from kosmos_rag.metering.limits import begin_period
 from kosmos_rag.metering.records import UsageAmount
-from kosmos_rag.metering.store import UsageStore
+from kosmos_rag.metering.store import UsageRow, UsageStore, insert_rows
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.variants import changed
 from tests.integration.worker.conftest import work
@@ -92,3 +96,44 @@ def test_maintenance__records_what_is_stored(engine: Engine) -> None:
         assert maintenance.run("acme", _Silent()) == {}
     rows = _read(engine, "stored_bytes", "collection")
     assert [(row.collection, row.amount) for row in rows] == [("default", len(DATA))]
+
+
+def _store_twice(tenant: Tenant, *days: int) -> None:
+    """Store two rows of one account in an hour of each age."""
+    hours = [begin_period("hour", datetime.now(UTC)) - timedelta(days=number) for number in days]
+    rows = [
+        UsageRow(
+            id=uuid.uuid4(), hour=hour, collection="wiki", subject=None, quantity="questions", model=None, amount=1.0,
+            cost=None,
+        )
+        for hour in hours
+        for _ in range(2)
+    ]  # fmt: skip
+    with tenant.sessions.write() as connection:
+        insert_rows(connection, tenant.id, rows)
+
+
+def _count_rows(tenant: Tenant) -> list[int]:
+    """Return the number of rows in each hour, the newest first."""
+    with tenant.sessions.write() as connection:
+        rows = connection.execute(
+            "SELECT count(*) FROM kosmos.usage WHERE tenant_id = %s AND quantity = 'questions' "
+            "GROUP BY hour ORDER BY hour DESC",
+            [tenant.id],
+        ).fetchall()
+    return [count for (count,) in rows]
+
+
+def test_maintenance__joins_all_hours_once_a_day_and_those_of_a_week_each_time(engine: Engine) -> None:
+    """After an outage of the worker the hours before it stayed apart."""
+    tenant = engine.tenant("acme")
+    tenant.ingest(SourceDocument(source="note.md", data=DATA))
+    maintenance = UsageMaintenance(engine)
+    _store_twice(tenant, 5, 100)
+    maintenance.run("acme", _Silent())
+    assert _count_rows(tenant) == [1, 1]
+    _store_twice(tenant, 6, 8)
+    maintenance.run("acme", _Silent())
+    assert _count_rows(tenant) == [1, 1, 2, 1]
+    UsageMaintenance(engine).run("acme", _Silent())
+    assert _count_rows(tenant) == [1, 1, 1, 1]

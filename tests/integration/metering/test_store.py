@@ -18,7 +18,7 @@ from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.metering import store as store_module
 from kosmos_rag.metering.limits import begin_period
-from kosmos_rag.metering.records import LimitState, format_limit
+from kosmos_rag.metering.records import LimitState, format_amount, format_limit
 from kosmos_rag.metering.store import UsageRow, UsageStore, insert_rows
 from kosmos_rag.metering.tables import write_csv
 
@@ -114,12 +114,13 @@ def test_join_hours__keeps_the_sums_and_leaves_the_open_hour(acme: Tenant) -> No
     assert store.join_hours(NOW + timedelta(hours=1)) == 0
 
 
-def test_join_hours__looks_back_a_week_and_not_at_the_whole_retention(acme: Tenant) -> None:
+def test_join_hours__looks_back_some_days_or_over_the_whole_retention(acme: Tenant) -> None:
     for _ in range(2):
         _store(acme, 1)
     store = UsageStore(acme)
-    assert store.join_hours(NOW + timedelta(days=8)) == 0
-    assert store.join_hours(NOW + timedelta(days=7)) == 1
+    assert store.join_hours(NOW + timedelta(days=8), days=7) == 0
+    assert store.join_hours(NOW + timedelta(days=401)) == 0
+    assert store.join_hours(NOW + timedelta(days=400)) == 1
 
 
 def test_insert__of_the_same_batch_again_changes_nothing(acme: Tenant) -> None:
@@ -211,3 +212,11 @@ def test_format_limit__names_the_currency_and_keeps_large_numbers_readable() -> 
     size = LimitState(subject=None, per="month", quantity="bytes", amount=1_000_000_000, total=70_902.0)
     assert format_limit(money, "EUR") == "0.0036 of 20 EUR a day"
     assert format_limit(size, "EUR") == "70,902 of 1,000,000,000 bytes a month"
+
+
+@pytest.mark.parametrize(
+    ("amount", "text"),
+    [(0.0, "0"), (0.00001, "1e-05"), (0.0000456, "4.6e-05"), (0.0000999, "0.0001"), (0.0001, "0.0001"), (0.3, "0.3")],
+)
+def test_format_amount__shows_that_there_is_a_little(amount: float, text: str) -> None:
+    assert format_amount(amount) == text
