@@ -22,8 +22,6 @@ TargetOption = Annotated[
         help="A file, tcp://HOST:PORT or tls://HOST:PORT (syslog), or http://HOST:4318/v1/logs.",
     ),
 ]
-_OF_REQUESTS = b'"level": "INFO"'
-"""What lines of the level have that a service logs requests and sign-ins with."""
 
 
 @app.command("export")
@@ -51,18 +49,19 @@ def export(
 @command
 def convert_log(to: TargetOption) -> None:
     """Send sign-ins and refused requests from a service's log, JSON lines on standard input."""
-    from kosmos_rag.siem.ocsf import convert_log_line
+    from kosmos_rag.siem.ocsf import convert_log_line, has_requests
     from kosmos_rag.siem.stream import EventStream
     from kosmos_rag.siem.targets import open_target
 
     with _ignore_stops(), EventStream(open_target(to, keep_open=True)) as stream:
-        has_requests = False
+        lacks_requests = None
         for line in sys.stdin.buffer:
-            has_requests = has_requests or _OF_REQUESTS in line
+            if lacks_requests is not False:
+                lacks_requests = not has_requests(line)
             stream.add(list(convert_log_line(line)))
         report = stream.close()
     console().print(f"{report.exported} events sent, {report.refused} refused, {report.dropped} dropped")
-    if not has_requests:
+    if lacks_requests:
         console().print("the log has no requests: set observability.log_format: json and observability.log_level: INFO")
     if report.dropped:
         raise typer.Exit(1)

@@ -86,6 +86,15 @@ def convert_log_line(line: bytes) -> Iterator[dict[str, Any]]:
         yield event | {"metadata": event["metadata"] | {"uid": uid}}
 
 
+def has_requests(line: bytes) -> bool:
+    """Return whether a line shows that its log has requests: one, or the level INFO."""
+    try:
+        entry = json.loads(line)
+        return bool(entry.get("level") == "INFO" or entry.get("action") == "request")
+    except (ValueError, AttributeError, RecursionError):
+        return False
+
+
 def _convert_entry(entry: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     action, status = entry.get("action"), entry.get("status")
     if action == "sign_in":

@@ -102,12 +102,39 @@ def test_convert_log__sends_the_events_of_a_log_with_other_lines_in_it(tmp_path:
     assert [json.loads(line)["class_uid"] for line in target.read_text().splitlines()] == [3002, 3003]
 
 
-def test_convert_log__says_what_a_log_without_requests_needs(tmp_path: Path) -> None:
-    line = json.dumps({"time": "2026-11-27 08:30:00,123", "level": "WARNING", "action": "slow_retrieval"}).encode()
-    result = CliRunner().invoke(app, ["siem", "convert-log", "--to", str(tmp_path / "a")], input=line)
+ENTRY = {"time": "2026-11-27 08:30:00,123"}
+
+
+def _convert(tmp_path: Path, *lines: bytes) -> str:
+    result = CliRunner().invoke(app, ["siem", "convert-log", "--to", str(tmp_path / "a")], input=b"\n".join(lines))
+    return " ".join(result.output.split())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        json.dumps({**ENTRY, "level": "WARNING", "action": "slow_retrieval"}).encode(),
+        json.dumps({**ENTRY, "level": "WARNING", "action": "sign_in_refused"}).encode(),
+        b"2026-11-27 08:30:00,123 INFO GET /v1/health 200",
+        b'["INFO"]',
+    ],
+)
+def test_convert_log__says_what_a_log_without_requests_needs(tmp_path: Path, line: bytes) -> None:
     assert "the log has no requests: set observability.log_format: json and observability.log_level: INFO" in (
-        " ".join(result.output.split())
+        _convert(tmp_path, line, line)
     )
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [],
+        [json.dumps({**ENTRY, "level": "INFO", "action": "service_started"}, separators=(",", ":")).encode(), b"text"],
+        [b"text", json.dumps({**ENTRY, "severity": "info", "action": "request", "status": 200}).encode()],
+    ],
+)
+def test_convert_log__has_no_advice_for_a_log_that_is_idle_or_has_requests(tmp_path: Path, lines: list[bytes]) -> None:
+    assert "no requests" not in _convert(tmp_path, *lines)
 
 
 def test_convert_log__reads_all_lines_though_no_syslog_server_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
