@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator
 
 from kosmos_rag.storage.expected_catalog import ACROSS_TENANTS, TABLES, VERSION
+from kosmos_rag.storage.migrate import script_location
 
 _TENANT_TABLES = TABLES - {VERSION}
 _OF_ADMINISTRATOR = frozenset({"count_tenants", "sample_tenants"})
@@ -30,6 +31,16 @@ _VOLATILE = re.compile(r"\b(?:now\(\)|clock_timestamp\(\)|current_timestamp)", r
 _WRITE = re.compile(r"(?:^|\(\s*)(?:INSERT INTO|UPDATE|DELETE FROM)\s+kosmos\.(\w+)")
 _SUBQUERY = re.compile(r"\bFROM \(SELECT.*?OFFSET 0\) \w+", re.DOTALL)
 _CHANGES_TENANT = re.compile(r"\bSET\s+(?:(?!\bWHERE\b|\bFROM\b)[^;])*?(?<![.\w])tenant_id\s*=")
+_INSERT = re.compile(r"INSERT INTO kosmos\.(\w+)(?: AS \w+)?\s*\(([^)]*)\)")
+_DEFAULTS = {
+    table: set(re.findall(r"^    (\w+) [^-\n]*\bDEFAULT\b", columns, re.MULTILINE))
+    for table, columns in re.findall(
+        r"^CREATE TABLE kosmos\.(\w+) \((.*?)^\)",
+        (script_location() / "schema.sql").read_text(),
+        re.MULTILINE | re.DOTALL,
+    )
+}
+"""Columns with a default by table: it is for older code, and statements of this one bind the value."""
 _DDL = (
     (re.compile(r"\bAS RESTRICTIVE\b"), "a RESTRICTIVE policy turns permissive on the shards"),
     (re.compile(r"\bCREATE (?:CONSTRAINT )?TRIGGER\b"), "triggers are refused on distributed tables"),
@@ -68,6 +79,9 @@ def lint_statement(name: str, sql: str) -> list[str]:
         for alias in {alias or table for table, alias in _TABLE.findall(text)}
         if re.search(rf"\bkosmos\.\w+\({alias}\s*[,)]", text)
     ]
+    for table, columns in _INSERT.findall(text):
+        if left := sorted(_DEFAULTS.get(table, set()) - set(re.findall(r"\w+", columns))):
+            findings.append(f"{name}: leaves {', '.join(left)} of {table} to the server; bind the value")
     tables = {table for table, _ in _TABLE.findall(text)} & _TENANT_TABLES
     if tables & ACROSS_TENANTS and tables - ACROSS_TENANTS:
         findings.append(f"{name}: joins the queue, a local table, with distributed ones")

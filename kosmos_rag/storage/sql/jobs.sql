@@ -341,9 +341,9 @@ SELECT count(*) FROM kosmos.jobs j WHERE j.state = 'dead' AND j.finished_at >= %
 SELECT now()
 
 -- name: insert_sync_run
-INSERT INTO kosmos.sync_runs (tenant_id, id, collection, source, state, seen, new, changed, unchanged, removed, failed, chunks,
-                         failures, started_at)
-VALUES (%(tenant_id)s, %(run_id)s, %(collection)s, %(source)s, 'listing', 0, 0, 0, 0, 0, 0, 0, '[]', now())
+INSERT INTO kosmos.sync_runs (tenant_id, id, collection, source, state, seen, new, changed, unchanged, removed, failed, cancelled,
+                              chunks, failures, started_at)
+VALUES (%(tenant_id)s, %(run_id)s, %(collection)s, %(source)s, 'listing', 0, 0, 0, 0, 0, 0, 0, 0, '[]', now())
 
 -- name: add_sync_run_counts
 -- Adds what the listing counted without a job: unchanged and failed documents.

@@ -92,6 +92,10 @@ def test_functions__keep_the_rules_of_row_level_security_and_citus() -> None:
             "SELECT 1 FROM kosmos.uploads u JOIN kosmos.jobs j ON true WHERE u.tenant_id = %(tenant_id)s",
             "joins the queue",
         ),
+        (
+            "INSERT INTO kosmos.uploads AS u (tenant_id, id, data, created_at) VALUES (%(tenant_id)s, 1, 2, 3)",
+            "leaves number of uploads to the server",
+        ),
     ],
 )
 def test_lint_statement__finds(statement: str, finding: str) -> None:
