@@ -267,12 +267,8 @@ class TenantVectorStores:
         """Yield the attached files without a readable document, with a batch of jobs in memory."""
         if not collections:
             return
-        scope = {"tenant_id": self._tenant.id, "collections": list(collections), "job_ids": None}
+        unfinished = self._list_unfinished(collections, ids)
         with self._tenant.sessions.read(self._files.principals) as connection:
-            if ids is not None:
-                of_files = {**scope, "file_ids": list(ids), "collection": None}
-                scope["job_ids"] = [job_id for _, job_id in connection.execute(statement("attachments"), of_files)]
-            unfinished = [job_id for (job_id,) in connection.execute(statement("unfinished_file_jobs"), scope)]
             rows = list_pending_attachments(connection, self._tenant.id, collections, unfinished=unfinished, ids=ids)
         for first in range(0, len(rows), _BATCH):
             batch = rows[first : first + _BATCH]
@@ -282,6 +278,18 @@ class TenantVectorStores:
             for document_id, job, replaces in entries:
                 if job.state is not JobState.DONE or document_id in published:
                     yield _build_pending_file(document_id, job, replaces=replaces)
+
+    def _list_unfinished(self, collections: Sequence[str], ids: Collection[uuid.UUID] | None) -> list[uuid.UUID]:
+        """Return unfinished jobs of files, which the reader may not see.
+
+        A transaction of a reader may be on the node of the tenant, where no jobs are.
+        """
+        scope = {"tenant_id": self._tenant.id, "collections": list(collections), "job_ids": None}
+        with self._tenant.sessions.write() as connection:
+            if ids is not None:
+                of_files = {**scope, "file_ids": list(ids), "collection": None}
+                scope["job_ids"] = [job_id for _, job_id in connection.execute(statement("attachments"), of_files)]
+            return [job_id for (job_id,) in connection.execute(statement("unfinished_file_jobs"), scope)]
 
     def _list_existing(self, document_ids: Sequence[uuid.UUID]) -> set[uuid.UUID]:
         """Return which documents exist, readable or not.
