@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from kosmos_rag.answering.abstention import REFUSAL
-from kosmos_rag.answering.claims import NUMBER, find_missing_number, find_other_unit, is_negated
+from kosmos_rag.answering.claims import find_missing_number, find_other_unit, is_negated
 from kosmos_rag.answering.compose import cite_unit
 from kosmos_rag.answering.evidence import passage_units
 from kosmos_rag.answering.prompt_injection import find_instruction
@@ -32,8 +32,6 @@ _IDENTIFIER = re.compile(r"\w+(?:[._]\w+)*_\w+|\w+\.\w+\.\w+")
 _NAME = re.compile(r"(?<=[^\W_])[,;]?\s+((?:[A-Z][\w&-]*)(?:\s+[A-Z][\w&-]*)*)")
 # A capitalised word may be a name at the start of a sentence and after punctuation too.
 _WORD = re.compile(r"(?<!\w)[^\W_][\w-]*")
-_THE_NUMBER, _THE_NAME, _THE_WORD = "the number", "the name", "the word"
-_IN_OTHER_FORMS = {_THE_NAME, _THE_WORD}
 # Capitalised only because they start a sentence.
 _OPENING = frozenset({"according", "additionally", "based", "however", "otherwise", "therefore", "thus", "yes"})
 
@@ -43,35 +41,32 @@ def missing_fact(claim: str, evidence: str) -> str | None:
 
     The result is None if it contains all facts of the claim.
     """
+    kind, fact = next(_find_missing_facts(claim, evidence), (None, ""))
+    return None if kind is None else f"{kind} {fact!r} is not in the cited passages"
+
+
+def _find_missing_facts(claim: str, evidence: str) -> Iterator[tuple[str, str]]:
     folded = " ".join(evidence.split()).casefold()
-    evidence_stems = set(stems(evidence))
-    for kind, fact in _facts(claim):
-        # Names and words may be inflected: Mondays for Monday.
-        if kind == _THE_NUMBER:
-            is_missing = find_missing_number(fact, evidence) is not None
-        else:
-            is_missing = not _contains_token(fact.casefold(), folded) and not (
-                kind in _IN_OTHER_FORMS and evidence_stems.issuperset(stems(fact))
-            )
-        if is_missing:
-            return f"{kind} {fact!r} is not in the cited passages"
-    return None
-
-
-def _facts(claim: str) -> Iterator[tuple[str, str]]:
-    for kind, pattern in (
-        ("the link", _LINK),
-        ("the quoted", _QUOTED),
-        ("the identifier", _IDENTIFIER),
-        (_THE_NUMBER, NUMBER),
-        (_THE_NAME, _NAME),
-    ):
+    for kind, pattern in (("the link", _LINK), ("the quoted", _QUOTED), ("the identifier", _IDENTIFIER)):
         for match in pattern.finditer(claim):
-            fact = next((group for group in match.groups() if group), match[0])
-            yield kind, " ".join(fact.split())
+            fact = " ".join(next((group for group in match.groups() if group), match[0]).split())
+            if not _contains_token(fact.casefold(), folded):
+                yield kind, fact
+    if (number := find_missing_number(claim, evidence)) is not None:
+        yield "the number", number
+    evidence_stems = set(stems(evidence))
+    for kind, fact in _find_names(claim):
+        # Names and words may be inflected: Mondays for Monday.
+        if not _contains_token(fact.casefold(), folded) and not evidence_stems.issuperset(stems(fact)):
+            yield kind, fact
+
+
+def _find_names(claim: str) -> Iterator[tuple[str, str]]:
+    for match in _NAME.finditer(claim):
+        yield "the name", " ".join(match[1].split())
     for word in _WORD.findall(claim):
         if _could_name(word):
-            yield _THE_WORD, word
+            yield "the word", word
 
 
 def _could_name(word: str) -> bool:
@@ -93,6 +88,8 @@ MIN_OVERLAP = 0.5
 MIN_SIMILARITY = 0.5
 _JOINTS = " \t\n,;."
 _LINE = re.compile(r"\S[^\n]*")
+_SPACES = re.compile(r"[^\S\u00a0\u202f]+")
+"""All but those that group the digits of a number."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -171,7 +168,7 @@ def _claims(text: str, marker: re.Pattern[str]) -> list[_Claim]:
             leading = ()
         if body:
             claim_text = marker.sub("", body)
-            claim_text = claim_text.strip() if is_code else " ".join(claim_text.split())
+            claim_text = claim_text.strip() if is_code else _SPACES.sub(" ", claim_text).strip()
             claims.append(_Claim(text=claim_text, markers=leading + _numbers(body, marker)))
         before = end
     return claims

@@ -1,56 +1,122 @@
 """Numbers with their units, and negations, of a claim that is checked against its evidence."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
+
+from kosmos_rag.answering.words import ENGLISH
+from kosmos_rag.core.text import numbers
+from kosmos_rag.core.text.languages import FUNCTION_WORDS, LANGUAGES, choose_text_language
 
 _FOLDER = Path(__file__).parent
 
 
-def _read_words(name: str) -> dict[str, str]:
-    """Return what each word of a file means: `day: day days tag` a line."""
-    lines = (_FOLDER / name).read_text(encoding="utf-8").splitlines()
-    return {word: meaning for line in lines for meaning, _, words in [line.partition(": ")] for word in words.split()}
+def _read_lines(name: str) -> list[str]:
+    return (_FOLDER / name).read_text(encoding="utf-8").splitlines()
 
 
-_UNITS = _read_words("units_of_measure.txt")
+def _read_number_words() -> dict[str, dict[str, str]]:
+    """Return the value of each word by language, small and capitalised: an acronym is no number."""
+    languages, *lines = (line.replace(":", "").split() for line in _read_lines("number_words.txt"))
+    values: dict[str, dict[str, str]] = {language: {} for language in languages}
+    for value, *words in lines:
+        for language, word in zip(languages, words, strict=True):
+            values[language] |= {word: value, word.capitalize(): value}
+    return values
+
+
+_UNITS = {
+    word: unit
+    for line in _read_lines("units_of_measure.txt")
+    for unit, _, words in [line.partition(": ")]
+    for word in words.split()
+}
 """Units of measure by their words, of English and German."""
 _SCALES = frozenset({"thousand", "million", "billion"})
 """Those that may come before another one: 3 million euros."""
-_NUMBER_WORDS = _read_words("number_words.txt")
-"""Numbers by their words, of English, German and Spanish."""
-_NEGATION_LINES = dict(
-    line.split(": ", 1) for line in (_FOLDER / "negations.txt").read_text(encoding="utf-8").splitlines()
-)
+_NUMBER_WORDS = _read_number_words()
+_NEGATION_LINES = dict(line.split(": ", 1) for line in _read_lines("negations.txt"))
 _COMPARISONS = tuple(_NEGATION_LINES.pop("comparison").split(", "))
 """Phrases with a word of negation that negate nothing."""
 _NEGATIONS = frozenset(word for words in _NEGATION_LINES.values() for word in words.split())
-_DIGITS = r"(?<![\w.,])\d+(?:[.,:\u00a0\u202f'\u2019]\d+)*"
-_WRITTEN_OUT = rf"(?<![\w-])(?:{'|'.join(_NUMBER_WORDS)})(?![\w-])"
-NUMBER = re.compile(rf"(?<![\w.])\d{{4}}-\d\d-\d\d(?!\d)|{_DIGITS}|{_WRITTEN_OUT}", re.IGNORECASE)
-_GROUPED = re.compile(r"[1-9]\d{0,2}(?:[.,\u00a0\u202f'\u2019]\d{3})+(?!\d)")
-"""1,850 and 1.850 are the same number, in English and German."""
+_DIGITS = rf"(?<![\w.,])(?<!\d[:'\u2019\u00a0\u202f]){numbers.NUMBER}(?::{numbers.NUMBER})*"
+"""A search begins once in a run of digits and signs: the time of a long one would be quadratic."""
+_DAY = r"(?<![\w.])\d{4}-\d\d-\d\d(?!\d)"
 _LEADING_ZERO = re.compile(r"(?<![\d.])0+(?=\d)")
-_UNIT = r"%|€|\$|[^\W\d_]+(?:[ -](?:points?|punkte?n?)\b)?"
-_QUANTITY = re.compile(rf"({_DIGITS}|{_WRITTEN_OUT})[ \u00a0-]?({_UNIT})(?:[ \u00a0]({_UNIT}))?", re.IGNORECASE)
+_VERSION = re.compile(r"(?<!\w)([A-Z]\w*|[Vv]ersions?|[Rr]eleases?) (\d+\.\d+)(?!\w|[.,]\d)")
+"""3.10 is not 3.1 in Python 3.10, and is in EUR 3.10."""
+_UNIT = r"(?i:%|€|\$|[^\W\d_]+(?:[ -](?:points?|punkte?n?)\b)?)"
 _MONEY = re.compile(rf"([€$])[ \u00a0]?({_DIGITS})")
 _WORD = re.compile(r"[^\W\d_]+(?:'t\b)?")
+
+
+class _Patterns(NamedTuple):
+    """Patterns of the numbers of a language, and of those with a unit."""
+
+    number: re.Pattern[str]
+    quantity: re.Pattern[str]
+
+
+def _compile(language: str) -> _Patterns:
+    written_out = "|".join(_NUMBER_WORDS.get(language, ()))
+    number = rf"{_DIGITS}|(?<![\w-])(?:{written_out})(?![\w-])" if written_out else _DIGITS
+    return _Patterns(
+        number=re.compile(rf"{_DAY}|{number}"),
+        quantity=re.compile(rf"({number})[ \u00a0-]?({_UNIT})(?:[ \u00a0]({_UNIT}))?"),
+    )
+
+
+_PATTERNS = {language: _compile(language) for language in LANGUAGES}
 
 
 def find_missing_number(claim: str, evidence: str) -> str | None:
     """Return a number of the claim that the evidence lacks, as the claim has it.
 
-    The result is None where there is none. 1,850 is 1850, 02:30 is 2:30, and three is 3.
+    The result is None where there is none. Numbers are equal that are written alike or have one value: 1,850 is 1850,
+    3.50 is 3.5, 02:30 is 2:30, and three is 3.
     """
-    stated = {_normalize(number) for number in NUMBER.findall(evidence)}
-    stated |= {_normalize(part) for number in stated for part in number.split("-")}
-    return next((number for number in NUMBER.findall(claim) if _normalize(number) not in stated), None)
+    language = _find_language(evidence, ENGLISH)
+    evidence_numbers = list(_iterate_numbers(evidence, language))
+    spellings = {number for number, _ in evidence_numbers}
+    values = {value for _, value in evidence_numbers}
+    values |= {part for value in values for part in value.split("-")}
+    for number, value in _iterate_numbers(claim, _find_language(claim, language)):
+        if number not in spellings and value not in values:
+            return number
+    return None
 
 
-def _normalize(number: str) -> str:
-    if number.casefold() in _NUMBER_WORDS:
-        return _NUMBER_WORDS[number.casefold()]
-    whole = _GROUPED.sub(lambda match: re.sub(r"\D", "", match[0]), number, count=1)
-    return _LEADING_ZERO.sub("", whole.replace(",", "."))
+def _find_language(text: str, otherwise: str) -> str:
+    """Return the language of a text, which may be one sentence.
+
+    Args:
+        otherwise: The language of a text whose words show none.
+    """
+    words = set(_WORD.findall(text))
+    folded = {word.lower() for word in words}
+    # Number words decide between languages with the same function words: "es" is German and Spanish.
+    counts = {
+        name: (len(folded & FUNCTION_WORDS[name]), len(words & number_words.keys()))
+        for name, number_words in _NUMBER_WORDS.items()
+    }
+    best = max(counts, key=lambda name: counts[name])
+    # Only English has other signs than the rest.
+    rivals = counts.keys() - {best} if best == ENGLISH else {ENGLISH}
+    is_clear = all(counts[name][0] < counts[best][0] for name in rivals)
+    return choose_text_language(text, best if is_clear else otherwise, LANGUAGES)
+
+
+def _iterate_numbers(text: str, language: str) -> Iterator[tuple[str, str]]:
+    """Yield each number of a text and its value."""
+    versions = {match.start(2) for match in _VERSION.finditer(text) if _find_unit(match[1]) is None}
+    for match in _PATTERNS[language].number.finditer(text):
+        yield match[0], match[0] if match.start() in versions else _normalize(match[0], language)
+
+
+def _normalize(number: str, language: str) -> str:
+    word_value = _NUMBER_WORDS.get(language, {}).get(number)
+    return word_value or numbers.read_number(number, language) or _LEADING_ZERO.sub("", number.replace(",", "."))
 
 
 def find_other_unit(claim: str, evidence: str) -> str | None:
@@ -58,8 +124,9 @@ def find_other_unit(claim: str, evidence: str) -> str | None:
 
     The result is None where there is none. A number that has no unit there, as in a table, may have any.
     """
-    stated = find_quantities(evidence)
-    for number, unit in sorted(find_quantities(claim)):
+    language = _find_language(evidence, ENGLISH)
+    stated = find_quantities(evidence, language)
+    for number, unit in sorted(find_quantities(claim, language)):
         units = {other for same, other in stated if same == number and (other in _SCALES) == (unit in _SCALES)}
         if units and unit not in units:
             return f"{number} {unit}"
@@ -75,10 +142,15 @@ def is_negated(text: str) -> bool:
     return any(word in _NEGATIONS or word.endswith("n't") for word in words)
 
 
-def find_quantities(text: str) -> dict[tuple[str, str], str]:
-    """Return number and unit of measure of each quantity of a text, with its words."""
+def find_quantities(text: str, otherwise: str) -> dict[tuple[str, str], str]:
+    """Return number and unit of measure of each quantity of a text, with its words.
+
+    Args:
+        otherwise: The language of a text whose words show none.
+    """
+    language = _find_language(text, otherwise)
     mentions = [(match[2], match[1], match[0]) for match in _MONEY.finditer(text)]
-    for match in _QUANTITY.finditer(text):
+    for match in _PATTERNS[language].quantity.finditer(text):
         number, first, second = match.groups()
         mentions.append((number, first, text[match.start() : match.end(2)]))
         if second and _find_unit(first) in _SCALES:
@@ -86,7 +158,7 @@ def find_quantities(text: str) -> dict[tuple[str, str], str]:
     quantities = {}
     for number, word, mention in mentions:
         if (unit := _find_unit(word)) is not None:
-            quantities[_normalize(number), unit] = mention
+            quantities[_normalize(number, language), unit] = mention
     return quantities
 
 

@@ -17,9 +17,12 @@ def find_disagreements(sentences: Sequence[AnswerSentence]) -> tuple[str, ...]:
 
 
 def _compare(first: AnswerSentence, second: AnswerSentence) -> Iterator[str]:
-    if first.citation.document_id == second.citation.document_id or not _is_same_subject(first.text, second.text):
+    language = find_language([first.text, second.text])
+    if first.citation.document_id == second.citation.document_id or not _is_same_subject(
+        first.text, second.text, language
+    ):
         return
-    quantities = [find_quantities(sentence.text) for sentence in (first, second)]
+    quantities = [find_quantities(sentence.text, language) for sentence in (first, second)]
     for unit in sorted({unit for _, unit in quantities[0]} & {unit for _, unit in quantities[1]}):
         amounts = [{pair: text for pair, text in pairs.items() if pair[1] == unit} for pairs in quantities]
         if amounts[0].keys().isdisjoint(amounts[1]):
@@ -30,8 +33,7 @@ def _compare(first: AnswerSentence, second: AnswerSentence) -> Iterator[str]:
             yield f"the documents disagree: {', '.join(sides)}"
 
 
-def _is_same_subject(first: str, second: str) -> bool:
-    language = find_language([first, second])
+def _is_same_subject(first: str, second: str, language: str) -> bool:
     words = [{stem for stem in stems(text, language) if not stem.isdigit()} for text in (first, second)]
     return len(words[0] & words[1]) >= _MIN_SHARED * max(1, min(map(len, words)))
 

@@ -1,13 +1,17 @@
 """Citations checked, whoever wrote the answer."""
 
+import sys
+from types import FrameType
+
 import pytest
 
 from kosmos_rag.answering.abstention import REFUSAL
-from kosmos_rag.answering.citation_check import check_citations
+from kosmos_rag.answering.citation_check import check_citations, missing_fact
 from kosmos_rag.answering.claims import find_missing_number, find_other_unit, is_negated
 from kosmos_rag.answering.compose import render, sentence
 from kosmos_rag.answering.evidence import score_evidence
 from kosmos_rag.answering.scorers import EmbeddingScorer
+from kosmos_rag.core.text.numbers import read_number
 from kosmos_rag.core.types import CitationReport
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.unit.answering.passages import passage
@@ -127,6 +131,15 @@ def test_find_other_unit__names_a_number_in_another_unit(claim: str, evidence: s
         ("It costs 18,500.", "It costs 1,850.", "18,500"),
         ("It takes 2.5 minutes.", "It takes 2,5 minutes.", None),
         ("It takes 125 minutes.", "It takes 0.125 minutes.", "125"),
+        ("It takes 1.125 minutes.", "It takes 1,125 minutes.", "1.125"),
+        ("Es dauert 1.125 Minuten.", "It takes 1,125 minutes.", None),
+        ("Es dauert 1.125 Minuten.", "Es dauert 1,125 Minuten.", "1.125"),
+        ("In total: 1.125 minutes.", "Das ist die Dauer: 1.125 Minuten.", None),
+        ("It costs 3.5 euros.", "It costs 3.50 euros.", None),
+        ("It costs 3.5 euros.", "It costs EUR 3.50.", None),
+        ("Es kostet 3,5 Euro.", "Der Preis ist 3,50.", None),
+        ("It needs Python 3.1.", "It needs Python 3.10.", "3.1"),
+        ("It is in version 3.1.", "It came with release 3.10.", "3.1"),
         ("It runs at 2:30.", "It runs at 02:30.", None),
         ("It runs at 10.", "It runs at 10:30.", "10"),
         ("It ends on 4 May.", "It ends on 2026-05-04.", None),
@@ -134,12 +147,48 @@ def test_find_other_unit__names_a_number_in_another_unit(claim: str, evidence: s
         ("It takes 4-8 days.", "It takes between four and eight days.", None),
         ("Three of thirteen are left.", "3 of 12 are left.", "thirteen"),
         ("Es dauert zwei Tage.", "Es dauert 2 Tage.", None),
+        ("Es dauert drei Tage.", "Es dauert 2 Tage.", "drei"),
+        ("Drei Tage.", "Das dauert 2 Tage, und der Rest ist frei.", "Drei"),
+        ("Los diecis\u00e9is d\u00edas.", "The 15 days.", "diecis\u00e9is"),
+        ("A DoS attack is blocked.", "Attacks of this kind are blocked.", None),
+        ("The ACHT and the TEN are blocked.", "They are blocked.", None),
+        ("An elf is blocked.", "It is blocked.", None),
         ("Use two-factor logins.", "Use strong logins.", None),
         ("See the 14th.", "See the 14th.", None),
     ],
 )
 def test_find_missing_number__compares_values(claim: str, evidence: str, number: str | None) -> None:
     assert find_missing_number(claim, evidence) == number
+
+
+def test_check__keeps_a_number_with_no_break_spaces_whole() -> None:
+    for space in "\u00a0\u202f":
+        price = passage(f"Das Ger\u00e4t kostet 1{space}850 Euro.", section="Preise")
+        for number in (f"1{space}850", "1850"):
+            report = check_citations(
+                f"Das Ger\u00e4t kostet {number} Euro. [1]",
+                [price],
+                embedder=HashingEmbedder(dimensions=512),
+                citation_format="[{index}]",
+            )
+            assert report.supported, report.problems
+
+
+def test_missing_fact__reads_the_numbers_of_the_evidence_once() -> None:
+    evidence = "The rates are " + " ".join(map(str, range(1000, 6000)))
+    claim = "The rates are " + " ".join(map(str, range(2000, 2200)))
+    calls = 0
+
+    def count_calls(frame: FrameType, event: str, _: object) -> None:
+        nonlocal calls
+        calls += event == "call" and frame.f_code is read_number.__code__
+
+    sys.setprofile(count_calls)
+    try:
+        assert missing_fact(claim, evidence) is None
+    finally:
+        sys.setprofile(None)
+    assert calls <= 5000 + 200
 
 
 def test_check__takes_a_number_from_where_something_similar_is_said() -> None:
