@@ -129,6 +129,15 @@ class Source(Protocol):
         ...
 
 
+@runtime_checkable
+class CountingSource(Source, Protocol):
+    """A source that counts in how many passes a document was missing."""
+
+    def listing_for(self, collection: str) -> Listing:
+        """Start a listing that counts as the next pass of a collection."""
+        ...
+
+
 @dataclass(kw_only=True, slots=True)
 class Changes:
     """What changed in a source since its last pass over changes."""

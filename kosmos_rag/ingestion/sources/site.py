@@ -40,28 +40,41 @@ class SiteSource:
         require_extra("site", "a source of kind site", "protego")
         self._spec = spec
         self._scope = SiteScope(spec)
-        headers = _read_headers(spec)
-        self._fetcher = Fetcher(settings.urls, max_bytes=settings.max_file_bytes, headers=headers)
-        # Of other patterns or headers a pass has other pages, which it would miss.
-        self._identity = f"{spec.model_dump_json()}{json.dumps(headers)}"
+        self._fetcher = Fetcher(settings.urls, max_bytes=settings.max_file_bytes, headers=_read_headers(spec))
+        # With other options a pass finds other pages, and would miss these. A header has a new value at times.
+        headers = sorted(spec.headers_env)
+        limits = (spec.sitemaps, spec.include, spec.exclude, spec.max_pages, spec.max_depth)
+        self._identity = (self._scope.first, *limits, headers)
         self._sleep = sleep
 
     def listing(self) -> Listing:
-        """Start a pass over the site."""
-        return Listing(self._scope.first, self._entries(), self._scope.admits, prefix=self._scope.prefix)
+        """Start a pass of no collection."""
+        return self.listing_for("")
+
+    def listing_for(self, collection: str) -> Listing:
+        """Start a pass over the site, the next one of a collection."""
+        has_former = False
+
+        def entries() -> Iterator[Entry | IngestFailure]:
+            nonlocal has_former
+            folder = cache_folder("sites")
+            try:
+                with closing(SiteState(folder, json.dumps((self._identity, collection)))) as state:
+                    has_former = state.has_pass
+                    yield from Crawl(self._spec, self._scope, self._fetcher, state, self._sleep).run()
+            except (OSError, sqlite3.Error) as error:
+                reason = f"what passes over {self._scope.first} find cannot be kept in {folder}: {one_line(str(error))}"
+                raise SourceError("unavailable", f"{reason}; let this user write there") from error
+
+        def covers(url: str) -> bool:
+            # Without a former pass, a page that this one has not found may be missing for the first time.
+            return has_former and self._scope.admits(url)
+
+        return Listing(self._scope.first, entries(), covers, prefix=self._scope.prefix)
 
     def load(self, entry: Entry) -> SourceDocument:
         """Fetch the page of an entry. Raises SourceError."""
         return self._spec.document(entry.source, self._fetcher.fetch(entry.locator["url"]))
-
-    def _entries(self) -> Iterator[Entry | IngestFailure]:
-        folder = cache_folder("sites")
-        try:
-            with closing(SiteState(folder, self._identity)) as state:
-                yield from Crawl(self._spec, self._scope, self._fetcher, state, self._sleep).run()
-        except (OSError, sqlite3.Error) as error:
-            reason = f"what passes over {self._scope.first} find cannot be kept in {folder}: {one_line(str(error))}"
-            raise SourceError("unavailable", f"{reason}; let this user write there") from error
 
 
 def _read_headers(spec: SiteSpec) -> dict[str, str]:

@@ -123,6 +123,7 @@ class Crawl:
         # The links of a page that could not be read are unstored: what they lead to is not missing.
         if complete:
             yield from self._missing_pages()
+            self._state.record_pass()
 
     def _fetch_robots(self) -> Any:
         """Return robots.txt; one that does not exist allows everything. Raises SourceError."""

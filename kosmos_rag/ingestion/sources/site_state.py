@@ -1,8 +1,11 @@
 """What the passes over a web site found, in a file of the cache folder."""
 
 import json
+import os
 import sqlite3
+import time
 from collections.abc import Container, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, fields
 from hashlib import blake2b
 from pathlib import Path
@@ -16,6 +19,8 @@ CREATE TABLE IF NOT EXISTS page (
 _UPSERT = "INSERT OR REPLACE INTO page VALUES (:url, :name, :etag, :modified, :digest, :links, :missed)"
 _LOCKED_S = 60.0
 """Seconds that another pass may take to write a page."""
+_UNUSED_S = 90 * 86400.0
+"""Seconds after its last pass until a state is removed: its spec or its collection has changed, or is no more."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,16 +39,16 @@ class StoredPage:
 
 
 class SiteState:
-    """The pages of a site. Passes of several collections may use it at once.
+    """The pages of a site, as the passes of a collection found them.
 
     The state belongs to a cache: where it is missing, the next pass fetches all pages and forgives missing ones again.
     """
 
     def __init__(self, folder: Path, identity: str) -> None:
-        """Open the state of a site.
+        """Open the state of a site, and remove those that no pass uses any more.
 
         Args:
-            identity: what distinguishes the site.
+            identity: what distinguishes the site and the collection.
         """
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{blake2b(identity.encode(), digest_size=16).hexdigest()}.sqlite"
@@ -54,6 +59,20 @@ class SiteState:
         except sqlite3.DatabaseError:  # a broken file, as after a crash of the machine
             path.unlink(missing_ok=True)
             self._connection = _connect(path)
+        os.utime(path)
+        for other in folder.glob("*.sqlite"):
+            with suppress(FileNotFoundError):  # another pass removes them too
+                if other.stat().st_mtime < time.time() - _UNUSED_S:
+                    other.unlink()
+
+    @property
+    def has_pass(self) -> bool:
+        """Whether a pass has read the whole site."""
+        return bool(self._connection.execute("PRAGMA user_version").fetchone()[0])
+
+    def record_pass(self) -> None:
+        """Record that a pass has read the whole site."""
+        self._connection.execute("PRAGMA user_version = 1")
 
     def find(self, url: str) -> StoredPage | None:
         """Return a page of an earlier pass."""

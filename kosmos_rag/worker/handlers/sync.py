@@ -20,7 +20,7 @@ from kosmos_rag.ingestion.discovery import find_unlisted_sources
 from kosmos_rag.ingestion.document import DocumentProcessor, document_id
 from kosmos_rag.ingestion.parts import may_have_parts, number_part, strip_part
 from kosmos_rag.ingestion.pipeline import IngestPipeline
-from kosmos_rag.ingestion.sources.listing import ChangeSource, Entry, Listing
+from kosmos_rag.ingestion.sources.listing import ChangeSource, CountingSource, Entry, Listing
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.ingestion.state import StoredSource, find_part_ids, load_preset, read_stored_files, require_preset
 from kosmos_rag.storage.database import Database
@@ -140,7 +140,8 @@ class _SyncRun:
         # Read before the listing: documents ingested meanwhile must not count as missing from the source.
         stored = self._pipeline.list_sources(self._owner, self._job.collection) if self._job.payload["prune"] else {}
         run = self._start()
-        listing = self._source.listing()
+        source, collection = self._source, f"{self._job.tenant_id}/{self._job.collection}"
+        listing = source.listing_for(collection) if isinstance(source, CountingSource) else source.listing()
         self._enqueue_all(run, listing)
         if is_comparison and listing.error is not None:
             raise listing.error

@@ -1,6 +1,8 @@
 """Web sites as sources, against a real server whose pages change between passes."""
 
+import os
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,8 +48,8 @@ class Site:
         values = {"url": f"{self.root}/", "delay_s": 0, **spec}
         return SiteSource(SiteSpec.model_validate(values), self._settings, sleep=self.waits.append)
 
-    def run(self, **spec: Any) -> tuple[list[str], Listing]:
-        listing = self.open(**spec).listing()
+    def run(self, *, collection: str = "", **spec: Any) -> tuple[list[str], Listing]:
+        listing = self.open(**spec).listing_for(collection)
         return sorted(entry.source.removeprefix(self.root) for entry in listing), listing
 
     def statuses(self) -> dict[int, int]:
@@ -76,6 +78,7 @@ def site(ingestion: IngestionSettings, tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_pages__are_found_by_their_links_on_this_host_alone(site: Site) -> None:
+    site.run()
     names, listing = site.run()
     assert names == ["/", "/guide/a", "/guide/b?x=1"]
     assert listing.complete
@@ -111,6 +114,55 @@ def test_page_that_is_gone__is_not_missed_by_passes_with_other_patterns(site: Si
         assert "/guide/a" not in site.run(exclude=["guide/a"])[0]
     site.remove("/guide/a")
     assert "/guide/a" in site.run()[0]
+
+
+def test_page_that_is_gone__is_removed_after_two_passes_of_a_collection(site: Site) -> None:
+    for collection in ("a", "b"):
+        site.run(collection=collection)
+    site.remove("/guide/a")
+    for _ in range(2):
+        assert "/guide/a" in site.run(collection="a")[0] or site.run(collection="b")[0]
+    assert "/guide/a" not in site.run(collection="a")[0]
+
+
+def test_page_that_is_gone__is_missed_by_passes_with_other_values(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A cookie or a token is renewed, and what a document is called or who reads it is no other site."""
+    headers: dict[str, Any] = {"headers_env": {"Cookie": "DOCS_COOKIE"}}
+    monkeypatch.setenv("DOCS_COOKIE", "session=1")
+    site.run(**headers)
+    site.remove("/guide/a")
+    monkeypatch.setenv("DOCS_COOKIE", "session=2")
+    assert "/guide/a" in site.run(**headers, acl=["hr"], delay_s=0.001)[0]
+    assert "/guide/a" not in site.run(**headers)[0]
+
+
+def test_first_pass__and_those_after_incomplete_ones_remove_nothing(site: Site, tmp_path: Path) -> None:
+    site.run()
+    [state] = (tmp_path / "cache" / "kosmos-rag" / "sites").iterdir()
+    state.unlink()
+    site.remove("/guide/a")
+    page = site._server.replies["/guide/b?x=1"]
+    site.put("/guide/b?x=1", "", status=503)
+    for replies in (None, page):
+        _, listing = site.run()
+        assert (listing.complete, listing.covers(f"{site.root}/guide/a")) == (replies is not None, False)
+        site._server.replies["/guide/b?x=1"] = page
+    assert site.run()[1].covers(f"{site.root}/guide/a")
+
+
+def test_state__that_no_pass_uses_any_more_is_removed(site: Site, tmp_path: Path) -> None:
+    folder = tmp_path / "cache" / "kosmos-rag" / "sites"
+    ages = {"a": 91, "b": 89, "": 91}
+    for collection, days in ages.items():
+        before = set(folder.glob("*"))
+        site.run(collection=collection)
+        [state] = set(folder.glob("*")) - before
+        os.utime(state, (time.time() - days * 86400,) * 2)
+    site.run()
+    assert len(list(folder.iterdir())) == 2
+    site.remove("/guide/a")
+    assert "/guide/a" in site.run(collection="b")[0]
+    assert "/guide/a" not in site.run(collection="b")[0]
 
 
 def test_passes_of_two_collections__read_a_site_at_once(site: Site) -> None:
