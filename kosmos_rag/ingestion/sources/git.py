@@ -1,7 +1,7 @@
 """The files of a git repository at a branch or tag, as a source."""
 
-from collections.abc import Iterator
-from typing import Annotated, BinaryIO, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, BinaryIO, Literal
 from urllib.parse import quote_from_bytes, unquote_to_bytes
 
 from pydantic import AfterValidator, Field
@@ -72,6 +72,8 @@ class GitSource:
         self._settings = settings
         self._prefix = f"git://{spec.name}/"
         self._repositories = {spec.url: Repository(spec.url, cache_folder("git"))}
+        self._asked: set[tuple[str, str]] = set()
+        """Addresses, and commits that were asked for there."""
 
     def listing(self) -> Listing:
         """Start a listing, in the order of git's tree."""
@@ -83,18 +85,35 @@ class GitSource:
         locator = entry.locator
         repository = self._repository(locator["url"])
         file = TreeFile(path=unquote_to_bytes(locator["path"]), object_id=locator["blob"], size=locator["size"])
-        commit = locator["commit"]
-        if not repository.has(commit):  # this clone is older than the listing, or history was rewritten since
-            newest = repository.update(locator["ref"], expected=commit)
-            commit = commit if repository.has(commit) else newest
-            if not repository.has(file.object_id):
-                raise SourceError(GONE, f"{entry.source} was removed after it was listed")
+        commit = self._find_commit(repository, locator)
+        if not repository.has(file.object_id):
+            raise SourceError(GONE, f"{entry.source} was removed after it was listed")
         content = repository.read(file, entry.source, self._settings)
         if isinstance(content, bytes) and is_lfs_pointer(content):
             content = self._read_large(repository, content, entry.source)
         change = repository.find_change(commit, file.path)
         document = self._spec.document(entry.source, b"", metadata=self._metadata(locator["url"], file, change))
         return attach_content(document, content)
+
+    def _find_commit(self, repository: Repository, locator: Mapping[str, Any]) -> str:
+        """Return the commit of a listing, or the newest one where history was rewritten since. Raises SourceError.
+
+        A commit that the server does not have is asked for once, while the content of the file is in the clone.
+        """
+        commit, ref = locator["commit"], locator["ref"]
+        if repository.has(commit):
+            return str(commit)
+        if not repository.has(locator["blob"]):  # this clone is older than the listing
+            newest = repository.update(ref, expected=locator["blob"])
+        elif (locator["url"], commit) in self._asked:
+            return repository.find_newest(ref)
+        else:
+            self._asked.add((locator["url"], commit))
+            try:
+                newest = repository.update(ref, expected=commit)
+            except SourceError:
+                newest = repository.find_newest(ref)
+        return commit if repository.has(commit) else newest
 
     def _covers(self, source: str) -> bool:
         path = source.removeprefix(self._prefix)

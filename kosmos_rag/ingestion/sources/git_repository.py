@@ -16,6 +16,7 @@ from kosmos_rag.core.errors import SourceError
 from kosmos_rag.ingestion.parts import may_have_parts
 from kosmos_rag.ingestion.sources.files import read_content, too_large_error
 from kosmos_rag.ingestion.sources.programs import (
+    LONGEST_S,
     Program,
     ProgramFailed,
     inherited_environment,
@@ -33,6 +34,13 @@ _UPKEEP = (
     ("commit-graph", "write", "--reachable", "--changed-paths", "--split", "--progress"),
 )
 """What keeps a clone of many fetches small, and finds the last commit of a file without comparing the trees of all."""
+_LEFTOVERS = (
+    "objects/pack/.tmp-*",
+    "objects/pack/tmp_*",
+    "objects/info/commit-graphs/*.lock",
+    "refs/kosmos/*.lock",
+)
+"""What git leaves where it is ended: space, and locks that refuse each later call."""
 _SCHEMES = ("https", "http", "ssh", "git", "file")
 _SCP = re.compile(r"(?P<user>[A-Za-z0-9._-]+@)?(?P<host>[A-Za-z0-9.-]+):(?P<path>[^/\\:][^:]*)")
 _MODULE = b"160000"
@@ -96,14 +104,17 @@ class Repository:
             ref: the branch, tag or commit.
             expected: an object that another process may have fetched meanwhile; then nothing is fetched.
         """
-        name = f"refs/kosmos/{blake2b(ref.encode(), digest_size=16).hexdigest()}"
         with self._locked():
             if expected is None or not self.has(expected):
-                self._call("fetch", "--progress", "--force", "--no-tags", "--", self._url, f"+{ref}:{name}")
+                self._call("fetch", "--progress", "--force", "--no-tags", "--", self._url, f"+{ref}:{_name_ref(ref)}")
                 for arguments in _UPKEEP:
                     with suppress(ProgramFailed):  # of an older git; the clone is only slower then
-                        self._git.run(*arguments, silence_s=SILENCE_S, folder=self._folder)
-            return self._call("rev-parse", "--verify", f"{name}^{{commit}}").decode().strip()
+                        self._git.run(*arguments, silence_s=LONGEST_S, folder=self._folder)
+            return self.find_newest(ref)
+
+    def find_newest(self, ref: str) -> str:
+        """Return the commit that a branch or tag had at its last fetch. Raises SourceError."""
+        return self._call("rev-parse", "--verify", f"{_name_ref(ref)}^{{commit}}").decode().strip()
 
     def has(self, object_id: str) -> bool:
         """Return whether the clone has an object."""
@@ -192,6 +203,9 @@ class Repository:
                 if not (self._folder / "HEAD").exists():
                     self._call("init", "--quiet", "--bare", ".")
                     self._call("config", "remote.origin.url", self._url)
+                for pattern in _LEFTOVERS:
+                    for path in self._folder.glob(pattern):
+                        path.unlink()
                 yield
         except OSError as error:
             raise SourceError(
@@ -276,6 +290,10 @@ def _resolve_module(parent: str, url: str) -> str | None:
 def _check_size(size: int, name: str, settings: IngestionSettings) -> None:
     if size > settings.max_file_bytes and not may_have_parts(name):
         raise too_large_error(name, settings.max_file_bytes)
+
+
+def _name_ref(ref: str) -> str:
+    return f"refs/kosmos/{blake2b(ref.encode(), digest_size=16).hexdigest()}"
 
 
 def _host(url: str) -> str:

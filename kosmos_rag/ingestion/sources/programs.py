@@ -3,6 +3,7 @@
 import os
 import select
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -119,7 +120,7 @@ class Program:
                     watched.wait()
                 finally:
                     if process.poll() is None:
-                        process.kill()
+                        os.killpg(process.pid, signal.SIGKILL)  # it leads a session: what it has started ends too
             if process.returncode != 0:
                 output = _read_end(messages)
                 message = _find_message(output) or f"{self.name} failed"

@@ -207,6 +207,53 @@ def test_clone__stays_small_and_has_the_graph_of_its_commits(work: Work, opened:
     assert len(list((objects / "pack").glob("*.pack"))) < 5
 
 
+def test_clone__is_rid_of_what_an_ended_git_has_left(work: Work, opened: Any, cache: Path) -> None:
+    source = _open(opened, work)
+    assert len(_names(source)) == 2
+    [clone] = (cache / "kosmos-rag" / "git").iterdir()
+    [ref] = (clone / "refs" / "kosmos").iterdir()
+    chains = clone / "objects" / "info" / "commit-graphs"
+    left = [
+        clone / "objects" / "pack" / ".tmp-17-pack-0af7.pack",
+        clone / "objects" / "pack" / "tmp_pack_Xy1",
+        chains / "commit-graph-chain.lock",
+        ref.with_suffix(".lock"),
+    ]
+    for path in left:
+        path.write_bytes(b"left")
+    work.commit({"new.md": "x"})
+    assert len(_names(source)) == 3
+    assert not any(path.exists() for path in left)
+
+
+def test_load__of_a_rewritten_commit_fetches_once(
+    work: Work, opened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another machine has listed the commit; it never comes to this one."""
+    work.commit({"listed.md": "x"})
+    entries = list(_open(opened, work).listing())
+    work.git("reset", "--quiet", "--hard", "HEAD~")
+    first = work.git("rev-parse", "HEAD")
+    newest = work.commit({"new.md": "x"})
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
+    source = _open(opened, work)
+    kept = [entry for entry in entries if entry.source != "git://handbook/listed.md"]
+    assert len(kept) == 2
+    assert len(_names(source)) == 3
+    [clone] = (tmp_path / "another" / "kosmos-rag" / "git").iterdir()
+    fetched = clone / "FETCH_HEAD"
+    written = []
+    for entry in kept:
+        assert source.load(entry).metadata["commit"] == first
+        written.append(fetched.stat().st_mtime_ns)
+        time.sleep(0.02)
+    assert written[0] == written[1]
+    assert newest in fetched.read_text()
+    shutil.move(work.folder, tmp_path / "gone")
+    again = _open(opened, work)
+    assert [again.load(entry).metadata["commit"] for entry in kept] == [first, first]
+
+
 def test_load__in_a_process_with_another_clone(
     work: Work, opened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -53,6 +53,22 @@ def test_program__is_read_by_a_process_with_many_open_files(python: Program) -> 
         assert python.run("-c", "print('one')", silence_s=60.0) == b"one\n"
 
 
+def test_program__ends_with_what_it_has_started(python: Program, tmp_path: Path) -> None:
+    child = (
+        "import subprocess, sys, time; child = subprocess.Popen(['sleep', '60']); "
+        "print(child.pid, file=open(sys.argv[1], 'w'), flush=True); time.sleep(60)"
+    )
+    pid = tmp_path / "pid"
+    with pytest.raises(ProgramFailed, match="wrote nothing"):
+        python.run("-c", child, str(pid), silence_s=SILENCE_S)
+    status = Path(f"/proc/{pid.read_text().strip()}/stat")
+    for _ in range(100):
+        if not status.exists() or status.read_text().split()[2] == "Z":
+            return
+        time.sleep(0.05)
+    pytest.fail("the child goes on")
+
+
 def test_program__waits_for_a_slow_reader(python: Program) -> None:
     with python.stream("-c", "print('x' * 300_000)", silence_s=SILENCE_S) as output:
         time.sleep(2 * SILENCE_S)
