@@ -225,6 +225,10 @@ def is_hidden(error: SourceError) -> bool:
     return error.code == "not_found" or (isinstance(error, StatusError) and error.status == _FORBIDDEN)
 
 
+class FormError(SourceError):
+    """One answer of a site that lacks what it must have; other answers of the site may be right."""
+
+
 @contextmanager
 def translate_form_errors(site: str) -> Iterator[None]:
     """Raise SourceError for an answer of the REST API that lacks what it must have."""
@@ -232,7 +236,7 @@ def translate_form_errors(site: str) -> Iterator[None]:
         yield
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         reason = one_line(f"{type(error).__name__}: {error}")
-        raise SourceError(
+        raise FormError(
             "unavailable", f"{one_line(site)} answers in another form ({reason}); check url and deployment"
         ) from error
 
@@ -249,7 +253,7 @@ def require_list(page: Any, key: str, path: str) -> list[dict[str, Any]]:
     """
     results = page.get(key) if isinstance(page, dict) else None
     if not isinstance(results, list) or not all(isinstance(result, dict) for result in results):
-        raise SourceError("unavailable", f"{path} answers without a list of {key}; check url and deployment")
+        raise FormError("unavailable", f"{path} answers without a list of {key}; check url and deployment")
     return results
 
 

@@ -14,7 +14,7 @@ from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import GONE, SourceError
 from kosmos_rag.core.section import Switch
 from kosmos_rag.core.types import IngestFailure, SourceDocument
-from kosmos_rag.ingestion.sources.atlassian import AtlassianSite, translate_form_errors
+from kosmos_rag.ingestion.sources.atlassian import AtlassianSite, FormError, translate_form_errors
 from kosmos_rag.ingestion.sources.atlassian_readers import narrow
 from kosmos_rag.ingestion.sources.files import PassCache, too_large_error
 from kosmos_rag.ingestion.sources.listing import Entry, Listing
@@ -225,7 +225,7 @@ class Confirmation(ABC, Generic[Site]):
             with translate_form_errors(name):
                 return not self._has_document(name.removeprefix(self._site.prefix))
         except SourceError as error:
-            if error.code == "unavailable":
+            if error.code == "unavailable" and not isinstance(error, FormError):
                 self._left = 0  # each further request would wait for a server that does not answer
             return False
 
@@ -235,7 +235,8 @@ class Confirmation(ABC, Generic[Site]):
             raise SourceError("unavailable", f"{MAX_CONFIRMATIONS} missing documents; the next pass asks for the rest")
         self._left -= 1
         answers = (self._site.client.find(path, **parameters) for path in paths)
-        answer: dict[str, Any] | None = next(filter(None, answers), None)
+        # An empty answer is one of another form, and none of a document that is gone.
+        answer: dict[str, Any] | None = next((answer for answer in answers if answer is not None), None)
         if answer is None:
             self._site.require_account()  # or else nothing of the site is found any more
         return answer

@@ -7,7 +7,7 @@ from urllib.parse import quote
 
 from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.errors import SourceError
-from kosmos_rag.ingestion.sources.atlassian import AtlassianSite, is_hidden, translate_form_errors
+from kosmos_rag.ingestion.sources.atlassian import AtlassianSite, FormError, is_hidden, translate_form_errors
 from kosmos_rag.ingestion.sources.atlassian_readers import (
     Readers,
     SiteReaders,
@@ -208,7 +208,7 @@ class ConfluenceReaders(SiteReaders):
         try:
             assigned = list(self._client.list_linked(f"api/v2/spaces/{space_id}/role-assignments", limit=PAGE))
         except SourceError as error:
-            if not is_hidden(error) and error.code != "unreadable":
+            if not (is_hidden(error) or isinstance(error, FormError) or error.code == "unreadable"):
                 raise
             return
         identifiers = dict.fromkeys(entry["roleId"] for entry in assigned)
