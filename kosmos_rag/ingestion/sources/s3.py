@@ -125,5 +125,7 @@ def _refusal(name: str, code: str, message: str) -> SourceError:
         return SourceError("no_permission", f"{name} may not be read ({message}); check the credentials and the policy")
     if code in _BUSY:
         return SourceError("unavailable", f"{name} cannot be read now ({message}); try again later")
-    # An object that the store cannot give now, as one in an archive, has the same mark once it can.
+    if code == "InvalidObjectState":  # of an archive; it has the same mark once it was restored
+        return SourceError("refused", f"{name} is in an archive ({message}); restore it, or leave it out")
+    # An object that the store cannot give now has the same mark once it can.
     return SourceError("unavailable", f"{name} cannot be read: {message}; look into the store")

@@ -104,13 +104,13 @@ def test_load__of_an_object_that_is_gone_or_too_large(bucket: Any, endpoint: str
     assert codes == [GONE, "too_large"]
 
 
-def test_load__of_an_object_in_an_archive_is_tried_again(bucket: Any, endpoint: str, opened: Any) -> None:
+def test_load__of_an_object_in_an_archive_waits_for_the_next_pass(bucket: Any, endpoint: str, opened: Any) -> None:
     bucket.put_object(Key="a", Body=b"x", StorageClass="GLACIER")
     source = opened(kind="s3", bucket=bucket.name, endpoint_url=endpoint)
     [entry] = source.listing()
     with pytest.raises(SourceError, match="InvalidObjectState") as caught:
         source.load(entry)
-    assert caught.value.retryable
+    assert (caught.value.code, caught.value.retryable) == ("refused", False)
 
 
 def test_listing__of_no_such_bucket_or_store(bucket: Any, endpoint: str, opened: Any) -> None:
