@@ -250,7 +250,9 @@ def _run(program: Path, *arguments: str, conninfo: str | None = None) -> str:
     if process.returncode:
         lines = process.stderr.strip().splitlines() or [f"{program.name} ended with exit code {process.returncode}"]
         reason = next((line for line in lines if "error:" in line), lines[0])
-        raise DatabaseError(f"{program.name}: {reason.removeprefix(f'{program.name}: ')}; {_remedy(process.stderr)}")
+        raise DatabaseError(
+            f"{program.name}: {reason.removeprefix(f'{program.name}: ')}; {_remedy(program.name, process.stderr)}"
+        )
     return process.stdout
 
 
@@ -268,7 +270,9 @@ def _command(program: Path, *arguments: str, conninfo: str | None) -> tuple[list
     return command, environment
 
 
-def _remedy(output: str) -> str:
+def _remedy(program: str, output: str) -> str:
+    if "could not open" in output and "Permission denied" in output:
+        return "let this user read and write the file"
     if "row-level security" in output or "permission denied" in output:
         return f"set database.admin_url to the role that migrates, or for a backup to {BACKUP}"
     if "No space left" in output:
@@ -277,10 +281,9 @@ def _remedy(output: str) -> str:
         return "install client programs of the server's version or newer"
     if "input file" in output:
         return "the file is damaged, or of another program: restore another backup"
-    return (
-        "check the server and database.admin_url, by `kosmos-rag doctor`; where they are right, the file of a restore "
-        "is damaged: take another backup"
-    )
+    remedy = "check the server and database.admin_url, by `kosmos-rag doctor`"
+    damaged = "; where they are right, the file is damaged: take another backup"
+    return f"{remedy}{damaged}" if program == "pg_restore" else remedy
 
 
 _VERSION_ROW = re.compile(r"^COPY kosmos\.alembic_version \(version_num\) FROM stdin;\n(\w+)$", re.MULTILINE)

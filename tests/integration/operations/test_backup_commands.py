@@ -308,6 +308,35 @@ def test_restore__of_a_damaged_file_names_the_file_as_a_cause(
 
 
 @pytest.mark.usefixtures("programs")
+@pytest.mark.parametrize(
+    ("name", "error", "remedy"),
+    [
+        ("pg_dump", "server closed the connection", "by `kosmos-rag doctor`"),
+        ("pg_restore", "could not open input file: Permission denied", "let this user read and write the file"),
+        ("pg_restore", "could not read from input file: end of file", "or of another program: restore another backup"),
+        ("pg_restore", "out of memory", "where they are right, the file is damaged: take another backup"),
+    ],
+)
+def test_failed_program__has_a_remedy_of_its_own(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, error: str, remedy: str
+) -> None:
+    with psycopg.connect(settings.database.admin_url or "") as connection:
+        version = connection.info.server_version // 10_000
+    program = tmp_path / "bin" / name
+    program.parent.mkdir()
+    case = f"*--version*) echo '{name} (PostgreSQL) {version}.0';; *) echo '{name}: error: {error}' >&2; exit 1;;"
+    program.write_text(f'#!/bin/sh\ncase "$*" in {case} esac\n')
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    file = tmp_path / "kosmos.dump"
+    if name == "pg_restore":
+        file.write_text("a backup")
+    with pytest.raises(KosmosError) as caught:
+        (back_up if name == "pg_dump" else restore)(settings.database, file)
+    assert str(caught.value).endswith(remedy)
+
+
+@pytest.mark.usefixtures("programs")
 def test_restore__refuses_what_is_no_backup_of_ours(
     settings: Settings, empty_database: DatabaseSettings, tmp_path: Path
 ) -> None:
