@@ -193,7 +193,9 @@ def _kill_underload(outage: Outage) -> None:
 
 def _assert_is_named(outage: Outage, signer: Signer) -> None:
     number = outage.number
-    checks = {check.name: check for check in diagnose(outage.settings) if check.name.startswith("node ")}
+    diagnosis = diagnose(outage.settings)
+    assert {"worker", "clock"} <= {check.name for check in diagnosis}
+    checks = {check.name: check for check in diagnosis if check.name.startswith("node ")}
     assert {name: check.ok for name, check in checks.items()} == {
         f"node {node.id}": node.id != number for node in outage.watch.nodes
     }

@@ -8,6 +8,7 @@ import pytest
 from kosmos_rag import Settings, SourceDocument
 from kosmos_rag.core.errors import ConfigError
 from kosmos_rag.engine.diagnosis import compare_clocks, diagnose
+from kosmos_rag.storage.placement import ClusterNode
 from tests.integration.variants import changed, opened
 
 
@@ -43,6 +44,15 @@ def test_unreachable_administrator__is_a_problem(settings: Settings) -> None:
     assert checks["role that reads"].ok
     assert not checks["role that migrates"].ok
     assert "database.admin_url names it" in checks["role that migrates"].detail
+
+
+def test_node_that_is_down__leaves_jobs_and_sources_to_check(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    down = ClusterNode(id=2, address="db2:5432", available=False)
+    monkeypatch.setattr("kosmos_rag.storage.pool.cluster_nodes", lambda _: (down,))
+    checks = {check.name: check.ok for check in diagnose(settings)}
+    assert (checks["node 2"], checks["clock"], "worker" in checks) == (False, True, True)
 
 
 def test_clock__of_the_server_is_compared(settings: Settings) -> None:
