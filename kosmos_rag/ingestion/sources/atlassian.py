@@ -226,7 +226,7 @@ def is_hidden(error: SourceError) -> bool:
 
 
 class FormError(SourceError):
-    """One answer of a site that lacks what it must have; other answers of the site may be right."""
+    """An answer lacks what it must have; other answers of the site may be right."""
 
 
 @contextmanager

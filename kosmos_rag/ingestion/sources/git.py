@@ -72,7 +72,7 @@ class GitSource:
         self._settings = settings
         self._prefix = f"git://{spec.name}/"
         self._repositories = {spec.url: Repository(spec.url, cache_folder("git"))}
-        self._asked: set[tuple[str, str]] = set()
+        self._fetches: set[tuple[str, str]] = set()
         """Addresses, and commits that were asked for there."""
 
     def listing(self) -> Listing:
@@ -96,7 +96,7 @@ class GitSource:
         return attach_content(document, content)
 
     def _find_commit(self, repository: Repository, locator: Mapping[str, Any]) -> str:
-        """Return the commit of a listing, or the newest one where history was rewritten since. Raises SourceError.
+        """Return the commit of a listing, or the newest one where it is gone. Raises SourceError.
 
         A commit that the server does not have is asked for once, while the content of the file is in the clone.
         """
@@ -105,10 +105,10 @@ class GitSource:
             return str(commit)
         if not repository.has(locator["blob"]):  # this clone is older than the listing
             newest = repository.update(ref, expected=locator["blob"])
-        elif (locator["url"], commit) in self._asked:
+        elif (locator["url"], commit) in self._fetches:
             return repository.find_newest(ref)
         else:
-            self._asked.add((locator["url"], commit))
+            self._fetches.add((locator["url"], commit))
             try:
                 newest = repository.update(ref, expected=commit)
             except SourceError:

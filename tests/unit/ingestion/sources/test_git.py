@@ -237,21 +237,21 @@ def test_load__of_a_rewritten_commit_fetches_once(
     newest = work.commit({"new.md": "x"})
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "another"))
     source = _open(opened, work)
-    kept = [entry for entry in entries if entry.source != "git://handbook/listed.md"]
-    assert len(kept) == 2
+    present = [entry for entry in entries if entry.source != "git://handbook/listed.md"]
+    assert len(present) == 2
     assert len(_names(source)) == 3
     [clone] = (tmp_path / "another" / "kosmos-rag" / "git").iterdir()
     fetched = clone / "FETCH_HEAD"
-    written = []
-    for entry in kept:
+    times = []
+    for entry in present:
         assert source.load(entry).metadata["commit"] == first
-        written.append(fetched.stat().st_mtime_ns)
+        times.append(fetched.stat().st_mtime_ns)
         time.sleep(0.02)
-    assert written[0] == written[1]
+    assert times[0] == times[1]
     assert newest in fetched.read_text()
     shutil.move(work.folder, tmp_path / "gone")
     again = _open(opened, work)
-    assert [again.load(entry).metadata["commit"] for entry in kept] == [first, first]
+    assert [again.load(entry).metadata["commit"] for entry in present] == [first, first]
 
 
 def test_load__in_a_process_with_another_clone(
