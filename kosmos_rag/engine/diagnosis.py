@@ -201,10 +201,13 @@ def compare_clocks(server: datetime, before: datetime, after: datetime) -> str:
 
 def _dead_jobs(database: Database, settings: Settings) -> Iterator[Check]:
     """Name the tenants whose jobs have failed permanently."""
-    for tenant, jobs, code in Queue.open(database, settings.worker).count_dead():
-        remedy = f"`kosmos-rag jobs list -t {shlex.quote(tenant)} --state dead` shows them"
-        detail = f"warning: {count(jobs, 'dead job')}, most often because of {code}; {remedy}"
-        yield Check(name=f"tenant {tenant}", ok=True, detail=detail)
+    try:
+        for tenant, jobs, code in Queue.open(database, settings.worker).count_dead():
+            remedy = f"`kosmos-rag jobs list -t {shlex.quote(tenant)} --state dead` shows them"
+            detail = f"warning: {count(jobs, 'dead job')}, most often because of {code}; {remedy}"
+            yield Check(name=f"tenant {tenant}", ok=True, detail=detail)
+    except KosmosError as error:
+        yield Check(name="dead jobs", ok=False, detail=" ".join(str(error).split()))
 
 
 _ListWarnings = Callable[[psycopg.Connection, uuid.UUID, Settings], Iterable[str]]

@@ -7,7 +7,8 @@ import pytest
 
 from kosmos_rag import Settings, SourceDocument
 from kosmos_rag.core.errors import ConfigError
-from kosmos_rag.engine.diagnosis import compare_clocks, diagnose
+from kosmos_rag.engine.diagnosis import _database, compare_clocks, diagnose
+from kosmos_rag.engine.job_kinds import NO_WINGS
 from kosmos_rag.storage.placement import ClusterNode
 from tests.integration.variants import changed, opened
 
@@ -28,6 +29,15 @@ def test_dead_jobs__are_named_by_tenant_with_their_most_frequent_code(settings: 
     assert check.ok
     command = f"`kosmos-rag jobs list -t {tenant_name} --state dead` shows them"
     assert check.detail == f"warning: 3 dead jobs, most often because of corrupt; {command}"
+
+
+def test_dead_jobs__that_cannot_be_counted_are_a_problem(settings: Settings) -> None:
+    checks = _database(changed(settings, {"database.statement_timeout_ms": 1000}), None, NO_WINGS)
+    assert next(check for check in checks if check.name == "clock").ok
+    with psycopg.connect(settings.database.admin_url or "") as connection:
+        connection.execute("LOCK TABLE kosmos.jobs IN ACCESS EXCLUSIVE MODE")
+        rest = {check.name: check.ok for check in checks}
+    assert (rest["dead jobs"], rest["sources"]) == (False, False)
 
 
 def test_unreachable_writer__is_one_problem_that_names_its_setting(settings: Settings) -> None:
