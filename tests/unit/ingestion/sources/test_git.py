@@ -207,6 +207,22 @@ def test_clone__stays_small_and_has_the_graph_of_its_commits(work: Work, opened:
     assert len(list((objects / "pack").glob("*.pack"))) < 5
 
 
+def test_clone__is_packed_again_in_silence(
+    work: Work, opened: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A large one takes longer than other calls may be silent."""
+    silence_s = 4.0
+    program = tmp_path / "bin" / "git"
+    program.parent.mkdir()
+    slow = f"*repack*) sleep {2 * silence_s}; touch {tmp_path}/done;;"
+    program.write_text(f'#!/bin/sh\ncase "$*" in {slow} esac\nexec {shutil.which("git")} "$@"\n')
+    program.chmod(0o700)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr("kosmos_rag.ingestion.sources.git_repository.SILENCE_S", silence_s)
+    assert len(_names(_open(opened, work))) == 2
+    assert (tmp_path / "done").exists()
+
+
 def test_clone__is_rid_of_what_an_ended_git_has_left(work: Work, opened: Any, cache: Path) -> None:
     source = _open(opened, work)
     assert len(_names(source)) == 2
