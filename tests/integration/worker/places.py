@@ -3,9 +3,9 @@
 import hashlib
 import os
 import shutil
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from kosmos_rag import SourceDocument, Tenant
 from tests.integration.worker.working import Work
+from tests.s3_server import serve_s3
 from tests.unit.ingestion.sources.test_git import Work as Repository
 
 FILE = "orders.csv"
@@ -121,16 +122,10 @@ class BucketPlace(Place):
         super().__init__(folder)
         import boto3
 
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # moto's own
-            from moto.server import ThreadedMotoServer
-
-            self.server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-            self.server.start()
+        self.server = ExitStack()
+        self.endpoint = self.server.enter_context(serve_s3())
         keys = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_DEFAULT_REGION": "us-east-1"}
         os.environ.update(keys)
-        host, port = self.server.get_host_and_port()
-        self.endpoint = f"http://{host}:{port}"
         self.bucket = boto3.resource("s3", endpoint_url=self.endpoint).Bucket("acme-kb")
         self.bucket.create()
 
@@ -146,7 +141,7 @@ class BucketPlace(Place):
     def close(self) -> None:
         self.bucket.objects.all().delete()
         self.bucket.delete()
-        self.server.stop()
+        self.server.close()
 
 
 class UploadPlace(Place):

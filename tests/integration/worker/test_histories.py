@@ -6,7 +6,6 @@ import random
 import re
 import shutil
 import sqlite3
-import warnings
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
@@ -23,6 +22,7 @@ from kosmos_rag.ingestion.sources.registry import KINDS as SOURCES
 from kosmos_rag.ingestion.sources.registry import create_source
 from tests.integration.variants import changed
 from tests.integration.worker.working import Work
+from tests.s3_server import serve_s3
 from tests.unit.ingestion.sources.atlassian_site import TOKEN
 from tests.unit.ingestion.sources.confluence_site import ConfluenceSite, Content, Space
 from tests.unit.ingestion.sources.dovecot import PASSWORD, Dovecot
@@ -117,6 +117,11 @@ class AtlassianWorld(World):
     def principals(self, person: str) -> tuple[str, ...]:
         return (self.site.principal(person), *super().principals(person)[1:])
 
+    def find_readers(self, source: str) -> set[str]:
+        """Return who satisfies all conditions of a document now."""
+        conditions = self.find_conditions(source)
+        return {name for name in PEOPLE if all(self.satisfies(name, *condition) for condition in conditions)}
+
 
 class ConfluenceWorld(AtlassianWorld):
     """Pages below each other in two spaces, with restrictions."""
@@ -157,9 +162,7 @@ class ConfluenceWorld(AtlassianWorld):
             if page.status != "current":
                 continue
             source = f"confluence://kb/{page.id}"
-            conditions = self.find_conditions(source)
-            readers = {name for name in PEOPLE if all(self.satisfies(name, *condition) for condition in conditions)}
-            texts[source] = page.body, readers
+            texts[source] = page.body, self.find_readers(source)
         return texts
 
     def find_conditions(self, name: str) -> Conditions:
@@ -207,9 +210,7 @@ class JiraWorld(AtlassianWorld):
         texts = {}
         for issue in self.site.issues.values():
             source = f"jira://kb/{issue.id}"
-            conditions = self.find_conditions(source)
-            readers = {name for name in PEOPLE if all(self.satisfies(name, *condition) for condition in conditions)}
-            texts[source] = issue.description, readers
+            texts[source] = issue.description, self.find_readers(source)
         return texts
 
     def find_conditions(self, name: str) -> Conditions:
@@ -363,19 +364,6 @@ def _access(site: ConfluenceSite | JiraSite, kind: str) -> dict[str, Any]:
     return {"kind": kind, "name": "kb", "url": site.url, "token_env": "SITE_TOKEN", "deployment": deployment}
 
 
-@contextmanager
-def _serve_s3() -> Iterator[str]:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # moto's own
-        from moto.server import ThreadedMotoServer
-
-        server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-        server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
-
-
 class Worlds:
     """Creates worlds of a kind, by servers that they share."""
 
@@ -390,7 +378,7 @@ class Worlds:
             for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
                 monkeypatch.setenv(name, "test")
             monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-            self.endpoint = stack.enter_context(_serve_s3())
+            self.endpoint = stack.enter_context(serve_s3())
         if self.name == "imap":
             self.mail = stack.enter_context(Dovecot.run())
             monkeypatch.setenv("MAIL_PASSWORD", PASSWORD)
