@@ -106,6 +106,8 @@ def find_place(spans: Sequence[PlaceSpan], start: int, end: int) -> Place | None
         start: Offset of the text.
         end: One after its last offset.
     """
+    if not spans:  # most formats: twenty passages of a search ask twice each
+        return None
     within = spans_within(spans, start, end)
     place = within.pop(0).place if within and within[0].start <= start else Place()
     for span in within:
