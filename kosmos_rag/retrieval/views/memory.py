@@ -36,6 +36,7 @@ from kosmos_rag.retrieval.hydrate import PassageRow, parse_passage_rows
 from kosmos_rag.retrieval.pseudo_relevance import BEST, rank_similar
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.retrieval.snapshot import Snapshot, bind_texts, build_snapshot
+from kosmos_rag.retrieval.turns import Turns
 from kosmos_rag.retrieval.views.base import BackgroundTask, ViewRequest, ViewUnavailable
 from kosmos_rag.storage.binary import array_literal
 from kosmos_rag.storage.pool import ConnectionPool
@@ -43,7 +44,9 @@ from kosmos_rag.storage.sql import statement
 
 PLAN = "exact, in memory"
 _WAIT_S = 0.1
-"""Longest wait for another search that follows a change."""
+"""Longest wait for other searches: for a turn, and for one that follows a change."""
+_TURNS = 2
+"""Searches at once: one computes while another waits for the server."""
 
 log = logging.getLogger(__name__)
 
@@ -254,6 +257,7 @@ class MemoryView:
         """
         self.blocks = BlockCache(settings.indexes.vector_cache_mb * 1024 * 1024)
         self._close_terms = close_terms
+        self._turns = Turns(_TURNS)
         for name, outcome in (("hits", "hit"), ("misses", "miss")):
             telemetry.gauge(CACHE_LOOKUPS, partial(getattr, self.blocks, name), "vectors", outcome)
         telemetry.gauge(CACHE_BYTES, lambda: self.blocks.bytes, "vectors")
@@ -272,7 +276,7 @@ class MemoryView:
             raise ViewUnavailable
         in_transaction = not pool.sets_reader_in_statement
         opened = pool.transaction(tenant_id, request.query.principals) if in_transaction else pool.connection(tenant_id)
-        with opened as connection:
+        with self._turns.take(_WAIT_S), opened as connection:
             yield MemorySession(
                 connection=connection,
                 in_transaction=in_transaction,

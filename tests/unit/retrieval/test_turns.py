@@ -1,0 +1,88 @@
+import threading
+import time
+
+import pytest
+
+from kosmos_rag.retrieval.turns import Turns
+
+LONG_S = 60.0
+
+
+def wait_until_waiting(turns: Turns, count: int) -> None:
+    deadline = time.monotonic() + LONG_S
+    while len(turns._waiting) < count:
+        assert time.monotonic() < deadline, "the threads did not arrive"
+        time.sleep(0.001)
+
+
+def test_take__lets_as_many_threads_work_as_there_are_turns() -> None:
+    turns, at_work, most, lock = Turns(2), [], [], threading.Lock()
+
+    def work() -> None:
+        for _ in range(50):
+            with turns.take(LONG_S):
+                with lock:
+                    at_work.append(1)
+                    most.append(len(at_work))
+                time.sleep(0)
+                with lock:
+                    at_work.pop()
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert max(most) == 2
+    assert len(most) == 400
+
+
+def test_take__serves_threads_in_the_order_of_their_arrival() -> None:
+    turns, order = Turns(1), list[int]()
+
+    def work(number: int) -> None:
+        with turns.take(LONG_S):
+            order.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(5)]
+    with turns.take(LONG_S):
+        for count, thread in enumerate(threads, start=1):
+            thread.start()
+            wait_until_waiting(turns, count)
+    for thread in threads:
+        thread.join()
+    assert order == [0, 1, 2, 3, 4]
+
+
+def test_take__works_without_a_turn_after_the_timeout() -> None:
+    turns = Turns(1)
+    with turns.take(LONG_S), turns.take(0.0):
+        pass
+    # The turn that was not waited for is nobody's: the next one has it at once, and it alone.
+    with turns.take(0.0):
+        assert turns._free == 0
+    assert turns._free == 1
+
+
+def test_take__returns_the_turn_after_an_error() -> None:
+    turns = Turns(1)
+    with pytest.raises(ValueError, match="no block"), turns.take(LONG_S):
+        raise ValueError("no block")
+    assert turns._free == 1
+
+
+def test_take__keeps_every_turn_where_waits_end_as_turns_are_passed_on() -> None:
+    turns = Turns(2)
+
+    def work() -> None:
+        for _ in range(300):
+            with turns.take(0.0002):
+                time.sleep(0.0001)
+
+    threads = [threading.Thread(target=work) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert turns._free == 2
+    assert not turns._waiting
