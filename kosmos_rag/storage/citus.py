@@ -77,7 +77,7 @@ def plan(connection: psycopg.Connection, shards: int | None = None) -> list[sql.
         shards: shards of each table; None for the number that Citus takes, or that the tables have.
 
     Raises:
-        DatabaseNotReady: the schema is missing.
+        DatabaseNotReady: the schema is missing, or the foreign key that is dropped meanwhile.
         RequestError: the tables have another number of shards.
     """
     if connection.execute(statement("schema_exists")).fetchone() != (True,):
@@ -89,6 +89,11 @@ def plan(connection: psycopg.Connection, shards: int | None = None) -> list[sql.
             "large tenants a shard of their own by `kosmos-rag cluster isolate`"
         )
     references = [Reference(*row) for row in connection.execute(statement("references"))]
+    if not any(reference.table == ANCHOR for reference in references):
+        # Dropped by hand, it would not come back, and nobody would notice.
+        raise DatabaseNotReady(
+            [f"the foreign key {ANCHOR}_live_space_fkey is missing; restore it as migrations/schema.sql has it"]
+        )
     tables = _order_tables(references)
     steps = [
         *_functions(FUNCTIONS_OF_POLICIES, state),

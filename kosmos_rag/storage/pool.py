@@ -3,6 +3,7 @@
 import logging
 import select
 import threading
+import time
 import uuid
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, suppress
@@ -19,7 +20,7 @@ from psycopg.types.json import set_json_loads
 from pydantic_core import from_json
 
 from kosmos_rag.core.config import EMBEDDED, DatabaseSettings
-from kosmos_rag.core.errors import KosmosError
+from kosmos_rag.core.errors import DatabaseUnavailable, KosmosError, first_line
 from kosmos_rag.core.telemetry import metrics
 from kosmos_rag.core.telemetry.observer import Telemetry
 from kosmos_rag.storage import embedded, preflight
@@ -95,6 +96,7 @@ class _Connector:
 
     def __init__(self) -> None:
         self._checked: list[psycopg.Connection] = []
+        self._failure: tuple[float, psycopg.OperationalError] | None = None
 
     def keep(self, connection: psycopg.Connection) -> None:
         """Keep a connection for the next call of `connect`."""
@@ -104,7 +106,17 @@ class _Connector:
         """Return the connection that is kept, or a new one."""
         with suppress(IndexError):  # another thread may be faster
             return self._checked.pop()
-        return psycopg.connect(conninfo, **arguments)
+        try:
+            return psycopg.connect(conninfo, **arguments)
+        except psycopg.OperationalError as error:
+            self._failure = time.monotonic(), error
+            raise
+
+    def find_failure(self, within_s: float) -> psycopg.OperationalError | None:
+        """Return the last failure of `connect`, if it is recent."""
+        if self._failure is not None and time.monotonic() - self._failure[0] <= within_s:
+            return self._failure[1]
+        return None
 
     def close(self) -> None:
         """Close the connection that is kept."""
@@ -347,9 +359,14 @@ class ConnectionPool:
         with ExitStack() as stack:
             try:
                 connection = stack.enter_context(self._pool.connection())
-            except psycopg_pool.PoolTimeout:
+            except psycopg_pool.PoolTimeout as timeout:
                 # The pool does not say whether all connections are in use or the server is gone; a plain one does.
                 self._connect().close()
+                if failure := self._connector.find_failure(self._settings.connect_timeout_s):
+                    raise DatabaseUnavailable(
+                        f"no free connection to PostgreSQL: it refused one a moment ago ({first_line(failure)}) and "
+                        "answers again; try again"
+                    ) from timeout
                 raise
             yield connection
 

@@ -169,6 +169,14 @@ def test_plan__can_be_run_and_leaves_the_references_as_they_were(engine: Engine,
 
 
 @pytest.mark.usefixtures("tenant_name")
+def test_plan__refuses_a_schema_without_the_key_that_it_would_put_back(admin: psycopg.Connection) -> None:
+    admin.execute("ALTER TABLE kosmos.tenants DROP CONSTRAINT tenants_live_space_fkey")
+    with pytest.raises(DatabaseNotReady, match="foreign key tenants_live_space_fkey is missing"):
+        plan(admin)
+    admin.rollback()
+
+
+@pytest.mark.usefixtures("tenant_name")
 def test_distribute__says_what_is_missing(database: DatabaseSettings, empty_database: DatabaseSettings) -> None:
     with pytest.raises(DatabaseNotReady, match="the extension `citus` is missing from this database"):
         distribute_tables(database)

@@ -1,6 +1,7 @@
 """Transactions of the reading role: what they are, and how often they wait for the server."""
 
 import threading
+import time
 import uuid
 from collections.abc import Generator
 from typing import Any
@@ -11,9 +12,12 @@ from psycopg.waiting import Wait
 
 from kosmos_rag import Engine
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.errors import StatementFailed
+from kosmos_rag.core.errors import DatabaseUnavailable, StatementFailed
 from kosmos_rag.storage import preflight
 from kosmos_rag.storage.database import Database
+from kosmos_rag.storage.pool import ConnectionPool
+from kosmos_rag.storage.provision import APP
+from tests.relay import relay
 
 
 def _count_waits(monkeypatch: pytest.MonkeyPatch) -> list[Wait]:
@@ -97,3 +101,39 @@ def test_transaction__of_a_tenant_that_was_erased_meanwhile_says_so(engine: Engi
     scope.erase_all()
     with pytest.raises(StatementFailed, match="the tenant was erased meanwhile and nothing was stored: try again"):
         upload.write(b"two")
+
+
+def test_checkout__after_an_outage_does_not_blame_the_size_of_the_pool(shared_database: DatabaseSettings) -> None:
+    """The pool tries again later than the server is back; raising its size would change nothing."""
+    settings = shared_database.model_copy(update={"connect_timeout_s": 1.5})
+    with relay(shared_database.url) as relayed:
+        pool = ConnectionPool(relayed.conninfo(shared_database.url), role=APP, settings=settings)
+        try:
+            with pool.untenanted():
+                pass
+            relayed.cut()
+            # Its second attempt is a second after the first, and the third two seconds later.
+            back = threading.Timer(1.3, relayed.restore)
+            back.start()
+            with pytest.raises(DatabaseUnavailable, match=r"refused one a moment ago .* answers again; try again"):
+                pool.untenanted().__enter__()
+            back.join()
+            deadline = time.monotonic() + 10
+            while True:
+                try:
+                    with pool.untenanted():
+                        break
+                except DatabaseUnavailable:
+                    assert time.monotonic() < deadline
+        finally:
+            pool.close()
+
+
+def test_checkout__says_that_all_connections_are_in_use(shared_database: DatabaseSettings) -> None:
+    settings = shared_database.model_copy(update={"pool_size": 1, "connect_timeout_s": 0.3})
+    pool = ConnectionPool(shared_database.url, role=APP, settings=settings)
+    try:
+        with pool.untenanted(), pytest.raises(DatabaseUnavailable, match=r"raise database\.pool_size"):
+            pool.untenanted().__enter__()
+    finally:
+        pool.close()
