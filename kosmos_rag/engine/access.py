@@ -16,6 +16,7 @@ from kosmos_rag.core.config import RagSettings
 from kosmos_rag.core.errors import IngestionError, RequestError
 from kosmos_rag.core.types import EVERYONE, AccessGrant, Filter, SourceDocument, are_names
 from kosmos_rag.engine.api_keys import ApiKeyInfo, ApiKeys
+from kosmos_rag.engine.arguments import name_wrong_arguments
 from kosmos_rag.engine.csv_text import write_csv
 from kosmos_rag.engine.sessions import TenantSessions
 from kosmos_rag.ingestion.acl import apply_access_policy
@@ -27,6 +28,7 @@ Position = tuple[str, str]
 """Source and collection of a document: the order of a review."""
 
 
+@name_wrong_arguments()
 class TenantAccess:
     """Access reviews of a tenant, for its administrators. Thread-safe.
 

@@ -18,6 +18,7 @@ from psycopg.rows import dict_row, kwargs_row
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.names import validate_name
 from kosmos_rag.core.types import EVERYONE, are_names, is_text
+from kosmos_rag.engine.arguments import name_wrong_arguments
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
@@ -78,6 +79,7 @@ class ParsedKey:
     secret_sha256: str
 
 
+@name_wrong_arguments()
 class ApiKeys:
     """The keys of one tenant. Thread-safe."""
 

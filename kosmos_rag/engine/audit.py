@@ -21,6 +21,7 @@ from kosmos_rag.core.types import (
     DocumentAccess,
 )
 from kosmos_rag.core.types.serialize import Serializable
+from kosmos_rag.engine.arguments import name_wrong_arguments
 from kosmos_rag.storage.audit import seals
 from kosmos_rag.storage.audit.log import build_min_event_id, load_records
 from kosmos_rag.storage.audit.partitions import PartitionRotation
@@ -73,6 +74,7 @@ class ErasureRecord(Serializable):
     """Of this record and the one before it."""
 
 
+@name_wrong_arguments()
 class TenantAudit:
     """The audit log of a tenant, for auditors.
 

@@ -16,6 +16,7 @@ from kosmos_rag.core.config.presets import Preset, load
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.names import validate_name
 from kosmos_rag.core.types import EVERYONE, CollectionInfo
+from kosmos_rag.engine.arguments import name_wrong_arguments
 from kosmos_rag.ingestion.state import load_preset, load_sources
 from kosmos_rag.retrieval.pipeline import SearchPipeline
 from kosmos_rag.retrieval.signals.apply import build_signal_rules
@@ -131,6 +132,7 @@ class Collections:
         return removed
 
 
+@name_wrong_arguments()
 class TenantCollections:
     """The collections of one tenant."""
 

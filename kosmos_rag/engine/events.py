@@ -7,6 +7,7 @@ from psycopg.rows import kwargs_row
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import Event
+from kosmos_rag.engine.arguments import name_wrong_arguments
 from kosmos_rag.engine.sessions import TenantSessions
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
@@ -15,6 +16,7 @@ _MAX_SEQUENCE = 2**63 - 1
 _END_OF_TIME = datetime.max.replace(tzinfo=UTC)
 
 
+@name_wrong_arguments()
 class TenantEvents:
     """The events of a tenant, of all readers and collections. Thread-safe.
 

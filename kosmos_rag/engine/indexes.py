@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kosmos_rag.core.types import IndexEvent, IndexInfo
 from kosmos_rag.core.types.serialize import Serializable
+from kosmos_rag.engine.arguments import name_wrong_arguments
 from kosmos_rag.indexing.live_recall import IndexComparison, compare_with_exact, summarise_comparisons
 from kosmos_rag.indexing.maintenance import IndexMaintenance
 from kosmos_rag.indexing.recall import Recall
@@ -33,6 +34,7 @@ class WarmUpReport(Serializable):
     """Median of the last quarter of the searches."""
 
 
+@name_wrong_arguments()
 class TenantIndexes:
     """The indexes of one tenant. Thread-safe."""
 

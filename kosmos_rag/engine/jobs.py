@@ -14,6 +14,7 @@ from kosmos_rag.core.config import Settings
 from kosmos_rag.core.config.presets import Preset
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, IngestFailure, JobInfo, JobState, RunInfo, SourceDocument
+from kosmos_rag.engine.arguments import name_wrong_arguments
 from kosmos_rag.ingestion.document import check_document, document_id
 from kosmos_rag.ingestion.parts import split_etag
 from kosmos_rag.ingestion.sources.names import default_name
@@ -35,6 +36,7 @@ MAX_INTERVAL = timedelta(days=366)
 """Longest interval between two passes over a source."""
 
 
+@name_wrong_arguments()
 class TenantJobs:
     """The jobs of one tenant.
 

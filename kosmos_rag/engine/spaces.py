@@ -6,6 +6,7 @@ from functools import partial
 from typing import Literal
 
 from kosmos_rag.core.types import EVERYONE, Space, SpaceInfo, SpaceQuality
+from kosmos_rag.engine.arguments import name_wrong_arguments
 from kosmos_rag.indexing.recall import exact_search
 from kosmos_rag.indexing.reembedding.migration import Progress, Reembedding
 from kosmos_rag.indexing.reembedding.ray import backfill_with_ray
@@ -21,6 +22,7 @@ MeasureSpaces = Callable[[Space, Space], SpaceQuality]
 __all__ = ["Progress", "TenantSpaces"]
 
 
+@name_wrong_arguments()
 class TenantSpaces:
     """The embedding spaces of one tenant. Thread-safe."""
 

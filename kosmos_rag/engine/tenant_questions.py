@@ -26,12 +26,14 @@ from kosmos_rag.core.types import (
     SearchResult,
     Turn,
 )
+from kosmos_rag.engine.arguments import name_wrong_arguments
 from kosmos_rag.engine.query import EFFORTS, Effort
 from kosmos_rag.engine.tenant_scope import TenantScope
 from kosmos_rag.retrieval.query import DEFAULT_RETRIEVERS, QueryRequest, parse_retriever_options
 from kosmos_rag.storage.audit.feedback import FeedbackEntry, store_feedback
 
 
+@name_wrong_arguments(unless="search")
 class QuestionAnswering(TenantScope):
     """Calls that ask, and those that check and rate what was answered."""
 
@@ -105,6 +107,8 @@ class QuestionAnswering(TenantScope):
         """
         if effort not in EFFORTS:
             raise RequestError(f"effort is {effort!r}; give one of {', '.join(EFFORTS)}")
+        if facets and not isinstance(facets, Sequence):
+            raise RequestError(f"facets are {facets!r}; give a list of fields")
         if not isinstance(question, str) or effort == "high":
             if facets or any(option is not None for option in (cursor, group_by, group_size, mmr, vector)):
                 raise RequestError("pages, groups, facets, mmr and vector are of one search; ask one, with effort low")

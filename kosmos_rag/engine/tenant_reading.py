@@ -15,6 +15,7 @@ from kosmos_rag.core.types import (
     Filter,
     Rectangle,
 )
+from kosmos_rag.engine.arguments import name_wrong_arguments
 from kosmos_rag.engine.departments import count_departments
 from kosmos_rag.engine.tenant_scope import TenantScope
 from kosmos_rag.ingestion.document import document_id
@@ -27,6 +28,7 @@ _MAX_LINES = 10_000
 _LAST_LINE = 2**31 - 1 - _MAX_LINES
 
 
+@name_wrong_arguments()
 class DocumentReading(TenantScope):
     """Calls that read documents, those that the reader may read."""
 

@@ -14,6 +14,7 @@ from kosmos_rag.core.types import (
     AuditKind,
     AuditOutcome,
 )
+from kosmos_rag.engine.arguments import name_wrong_arguments
 from kosmos_rag.engine.collections import CollectionPipelines
 from kosmos_rag.engine.components import EngineComponents
 from kosmos_rag.engine.query import WATCHED, audit_policy
@@ -25,6 +26,7 @@ from kosmos_rag.storage.readable_documents import ReadableDocuments
 from kosmos_rag.storage.tenants import TenantRef
 
 
+@name_wrong_arguments()
 class TenantScope:
     """A tenant, a reader and a collection, with what every call needs of the engine."""
 

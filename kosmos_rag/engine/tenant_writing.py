@@ -13,6 +13,7 @@ from kosmos_rag.core.types import (
     PermissionReport,
     SourceDocument,
 )
+from kosmos_rag.engine.arguments import name_wrong_arguments
 from kosmos_rag.engine.tenant_scope import TenantScope
 from kosmos_rag.indexing.known_items import MIN_CHUNKS
 from kosmos_rag.ingestion.permissions import PermissionSync, UnreadableDocuments, list_unreadable
@@ -21,6 +22,7 @@ from kosmos_rag.ingestion.sources.spec import validate_feed
 from kosmos_rag.storage.erasure import ErasureStore, Selector
 
 
+@name_wrong_arguments()
 class DocumentWriting(TenantScope):
     """Calls that write documents, readable or not."""
 

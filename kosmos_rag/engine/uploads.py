@@ -11,6 +11,7 @@ import psycopg
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import EVERYONE, SourceDocument
+from kosmos_rag.engine.arguments import name_wrong_arguments
 from kosmos_rag.engine.jobs import TenantJobs
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.queue.uploads import CHUNK_BYTES, UploadStore
@@ -60,6 +61,7 @@ class UploadWriter:
         return StoredUpload(id=self.id, sha256=self._sha256.hexdigest(), size=self.size)
 
 
+@name_wrong_arguments()
 class TenantUploads:
     """The uploads of one tenant. Thread-safe."""
 

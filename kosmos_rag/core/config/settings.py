@@ -100,6 +100,8 @@ class KernelSettings(BaseSettings):
         cls, path: str | Path | None = None, *, overrides: Mapping[str, Any] | None = None
     ) -> tuple[Self, dict[str, Origin]]:
         """Load as `load` does, with the origin of each dotted key."""
+        if not isinstance(path, str | Path | None) or not isinstance(overrides, Mapping | None):
+            raise ConfigError("settings are loaded from the path of a YAML file, and from overrides by dotted key")
         layers = [*read_files(cls, path), *read_environment(cls), read_arguments(cls, overrides or {})]
         layers = [*_process_preset(cls, layers), *layers]
         faults = [fault for layer in layers for fault in layer.faults]
