@@ -105,7 +105,7 @@ def test_error__of_right_arguments_stays_what_it_is(engine: Engine, tenant_name:
         scope.delete()  # type: ignore[call-arg]
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=str)
+@pytest.mark.parametrize("wrong", WRONG, ids=lambda wrong: type(wrong).__name__)
 def test_records_and_settings__refuse_values_of_wrong_types(wrong: Any) -> None:
     calls: list[Callable[[], object]] = [lambda: Settings.load(wrong), lambda: Settings.load(overrides=wrong)]
     calls += [lambda name=field.name: Filter(**{name: wrong}) for field in fields(Filter)]
