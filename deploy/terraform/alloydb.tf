@@ -1,4 +1,4 @@
-# A database for kosmos-rag: docs/how-to/managed-postgresql.md
+# A database for kosmos-rag: docs/how-to/alloydb.md
 resource "google_alloydb_cluster" "kosmos" {
   cluster_id = "kosmos"
   location   = var.region

@@ -1,4 +1,4 @@
-# A database for kosmos-rag: docs/how-to/managed-postgresql.md
+# A database for kosmos-rag: docs/how-to/amazon-aurora.md
 resource "aws_rds_cluster" "kosmos" {
   cluster_identifier          = "kosmos"
   engine                      = "aurora-postgresql"

@@ -1,4 +1,4 @@
-# A database for kosmos-rag: docs/how-to/managed-postgresql.md
+# A database for kosmos-rag: docs/how-to/amazon-rds.md
 resource "aws_db_instance" "kosmos" {
   identifier                  = "kosmos"
   engine                      = "postgres"

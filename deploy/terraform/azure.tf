@@ -1,4 +1,4 @@
-# A database for kosmos-rag: docs/how-to/managed-postgresql.md
+# A database for kosmos-rag: docs/how-to/azure-postgresql.md
 resource "azurerm_postgresql_flexible_server" "kosmos" {
   name                   = "kosmos"
   resource_group_name    = var.resource_group

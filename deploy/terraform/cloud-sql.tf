@@ -1,4 +1,4 @@
-# A database for kosmos-rag: docs/how-to/managed-postgresql.md
+# A database for kosmos-rag: docs/how-to/cloud-sql.md
 resource "google_sql_database_instance" "kosmos" {
   name             = "kosmos"
   database_version = "POSTGRES_17"

@@ -1,4 +1,4 @@
-# A database for kosmos-rag: docs/how-to/managed-postgresql.md
+# A database for kosmos-rag: docs/how-to/neon.md
 terraform {
   required_providers {
     neon = { source = "kislerdm/neon" }

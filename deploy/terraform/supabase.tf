@@ -1,4 +1,4 @@
-# A database for kosmos-rag: docs/how-to/managed-postgresql.md
+# A database for kosmos-rag: docs/how-to/supabase.md
 terraform {
   required_providers {
     supabase = { source = "supabase/supabase" }

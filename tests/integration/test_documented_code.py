@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hcl2
 import psycopg
 import pytest
 import yaml
@@ -148,19 +149,21 @@ def test_ini__is_read() -> None:
         configparser.ConfigParser().read_string(f"[pgbouncer]\n{text}")
 
 
-def test_terraform__uses_what_it_declares() -> None:
+@pytest.mark.parametrize("file", sorted((ROOT / "deploy" / "terraform").glob("*.tf")), ids=lambda file: file.stem)
+def test_terraform__is_read_and_uses_what_it_declares(file: Path) -> None:
     """Not what a provider takes: `terraform validate` needs each provider."""
-    files = sorted((ROOT / "deploy" / "terraform").glob("*.tf"))
-    assert files
-    for page in files:
-        code = re.sub(r"#.*", "", page.read_text(encoding="utf-8"))
-        assert all(code.count(left) == code.count(right) for left, right in ("{}", "[]", "()")), _name(page)
-        resources = {f"{kind}.{name}" for kind, name in re.findall(r'^resource "(\w+)" "(\w+)" \{', code, re.MULTILINE)}
-        variables = {f"var.{name}" for name in re.findall(r'^variable "(\w+)" \{', code, re.MULTILINE)}
-        kinds = {resource.partition(".")[0] for resource in resources}
-        references = {name for name in re.findall(r"\b(\w+\.\w+)", code) if name.partition(".")[0] in {"var", *kinds}}
-        assert references - resources == variables, _name(page)
-        assert references <= resources | variables, _name(page)
+    code = file.read_text(encoding="utf-8")
+    parsed = hcl2.loads(code)
+    resources = {f"{kind}.{name}" for block in parsed["resource"] for kind, named in block.items() for name in named}
+    resources = {resource.replace('"', "") for resource in resources}
+    variables = {f"var.{name}".replace('"', "") for block in parsed.get("variable", ()) for name in block}
+    kinds = {resource.partition(".")[0] for resource in resources}
+    bare = re.sub(r"#.*", "", code)
+    references = {name for name in re.findall(r"\b(\w+\.\w+)", bare) if name.partition(".")[0] in {"var", *kinds}}
+    assert references - resources == variables
+    page = re.search(r"docs/how-to/[\w-]+\.md", code)
+    assert file.stem == "roles" or page is not None
+    assert page is None or f"deploy/terraform/{file.name})" in (ROOT / page[0]).read_text(encoding="utf-8")
 
 
 def test_sql__runs(settings: Settings) -> None:

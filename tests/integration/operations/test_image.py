@@ -20,7 +20,7 @@ from tests.distributions import ROOT, Environment
 from tests.ports import find_free_port
 
 PAGES = (
-    *("deploy", "restore", "upgrade", "managed-postgresql", "rotate-keys"),
+    *("deploy", "restore", "upgrade", "managed-postgresql", "own-postgresql", "rotate-keys"),
     *("scale-out", "citus", "citus-nodes"),
 )
 FILES = [
