@@ -177,6 +177,8 @@ def parse_retriever_options(
         return RetrieverOptions(semantic_weight=semantic_weight, keyword_weight=keyword_weight)
     if semantic_weight == 0:
         raise RequestError("a vector is given and semantic_weight is 0; only the dense retriever searches by it")
+    if not isinstance(vector, Sequence | np.ndarray):
+        raise RequestError(f"the vector is {vector!r}; give the embedding of a question, a list of numbers")
     values = [float(value) for value in vector if _is_number(value)]
     norm = math.hypot(*values)
     if len(values) != len(vector) or not 0 < norm < math.inf:
