@@ -58,7 +58,7 @@ def _find_wrong(method: Callable[..., Any], args: tuple[Any, ...], kwargs: Mappi
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Return whether a value is of a type, with the elements of a list and of a tuple."""
+    """Return whether a value is of a type, with the elements of lists and tuples."""
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
     if origin in {Union, types.UnionType}:
         return any(_fits(value, part) for part in parts)

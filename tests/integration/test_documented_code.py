@@ -154,7 +154,7 @@ def test_terraform__is_read_and_uses_what_it_declares(file: Path) -> None:
     """Not what a provider takes: `terraform validate` needs each provider."""
     code = file.read_text(encoding="utf-8")
     parsed = hcl2.loads(code)
-    resources = {f"{kind}.{name}" for block in parsed["resource"] for kind, named in block.items() for name in named}
+    resources = {f"{kind}.{name}" for block in parsed["resource"] for kind, names in block.items() for name in names}
     resources = {resource.replace('"', "") for resource in resources}
     variables = {f"var.{name}".replace('"', "") for block in parsed.get("variable", ()) for name in block}
     kinds = {resource.partition(".")[0] for resource in resources}
