@@ -51,7 +51,8 @@ def hydrate(
     read: Callable[[Sequence[UUID]], Mapping[int, PassageRow]],
     fused: Sequence[FusedCandidate],
     limit: int,
-    reach: Callable[[PassageRow], int],
+    compared: int,
+    reach: Callable[[Sequence[PassageRow]], int],
     departments: Mapping[str, DepartmentRule],
     *,
     fold: bool,
@@ -66,15 +67,16 @@ def hydrate(
         read: Reads passages in the state that the candidates come from.
         fused: Candidates, best first.
         limit: Passages to return, as far as there are candidates.
-        reach: Returns how many passages to return because of one of them: later steps may bring up those below it.
+        compared: Rows to load for `reach`.
+        reach: Returns how many passages to return because of the loaded rows: later steps may bring up those below.
         departments: Rules of the collections that have departments.
         fold: Whether copies are one passage.
     """
     hits: list[_Hit] = []
     by_opening: defaultdict[tuple[str, ...], list[_Hit]] = defaultdict(list)
     start = 0
-    while start < len(fused) and len(hits) < limit:
-        batch = fused[start : start + limit - len(hits) + _SPARE]
+    while start < len(fused) and len(hits) < max(limit, compared):
+        batch = fused[start : start + max(limit, compared) - len(hits) + _SPARE]
         rows = read([entry.chunk_id for entry in batch])
         for fused_rank, entry in enumerate(batch, start=start + 1):
             row = rows[entry.chunk_id.int]
@@ -92,7 +94,7 @@ def hydrate(
                 alike.append(hit)
             hits.append(hit)
         start += len(batch)
-        limit = max([limit, *(reach(hit.row) for hit in hits)])
+        limit = max(limit, reach([hit.row for hit in hits]))
     passages = []
     for rank, hit in enumerate(hits[:limit], start=1):
         dense, lexical = hit.entry.by_list.get(DENSE), hit.entry.by_list.get(LEXICAL)

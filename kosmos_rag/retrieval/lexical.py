@@ -88,9 +88,9 @@ class LexicalSearch:
             passing = self._filtered.fetchall()
             for segment in segments:
                 segment.restrict([sequence for collection, sequence in passing if collection == segment.collection])
-        scores, candidates = self._best_visible(segments) if segments else ({}, 0)
+        scores, candidates = self._best_visible(segments) if segments else ([], 0)
         for scan in self._scans:
-            scores |= scan.best(list(scores.values()))
+            scores += scan.best([score for _, score in scores])
         plan = "exact scan"
         if segments:
             plan = "segments, exact scan of the rest" if self._scans else "segments"
@@ -100,14 +100,14 @@ class LexicalSearch:
             "postings": sum(len(segment.postings.offsets) for segment in segments),
             "candidates": candidates,
         }
-        return rank_scores(scores.items(), self._limit, self._snapshot, plan, read)
+        return rank_scores(scores, self._limit, self._snapshot, plan, read)
 
-    def _best_visible(self, segments: list[SegmentScores]) -> tuple[dict[uuid.UUID, float], int]:
+    def _best_visible(self, segments: list[SegmentScores]) -> tuple[list[tuple[uuid.UUID, float]], int]:
         """Return the best chunks of the segments that the reader may read.
 
         The second value is the number of chunks that were looked up.
         """
-        visible: dict[uuid.UUID, float] = {}
+        visible: list[tuple[uuid.UUID, float]] = []
         looked_up, target = 0, self._limit + self._limit // 4
         while any(segment.terms for segment in segments):
             segment_numbers, offsets = best_offsets(segments, target)
@@ -122,7 +122,7 @@ class LexicalSearch:
                     lookups.append((segment, new, sequences, cursor))
             for segment, new, sequences, cursor in lookups:
                 exact = dict(zip(sequences.tolist(), segment.exact(new).tolist(), strict=True))
-                visible |= {chunk_id: exact[sequence] for sequence, chunk_id in cursor.fetchall()}
+                visible += [(chunk_id, exact[sequence]) for sequence, chunk_id in cursor.fetchall()]
             looked_up = len(offsets)
             if len(visible) >= self._limit or looked_up < target:
                 break
@@ -162,7 +162,7 @@ class _UnindexedScan:
         }
         self.cursor = self.connection.cursor(binary=True).execute(statement("unsegmented_scan"), values)
 
-    def best(self, segment_scores: Sequence[float]) -> dict[uuid.UUID, float]:
+    def best(self, segment_scores: Sequence[float]) -> list[tuple[uuid.UUID, float]]:
         """Return exact scores of the chunks that may be among the best.
 
         More rows are fetched while one beyond them could belong.
@@ -173,14 +173,15 @@ class _UnindexedScan:
         while True:
             rows = self.cursor.fetchall()
             scores = self._score(rows)
-            top_scores = sorted((*segment_scores, *scores.values()), reverse=True)[: self.limit]
-            complete = len(rows) < self.pool
-            if complete or (len(top_scores) == self.limit and top_scores[-1] > rows[-1][4] * (1 + MARGIN)):
+            if len(rows) < self.pool:
+                return scores
+            top_scores = sorted([*segment_scores, *(score for _, score in scores)], reverse=True)[: self.limit]
+            if len(top_scores) == self.limit and top_scores[-1] > rows[-1][4] * (1 + MARGIN):
                 return scores
             self.pool *= _GROWTH
             self.send()
 
-    def _score(self, rows: Sequence[tuple[Any, ...]]) -> dict[uuid.UUID, float]:
+    def _score(self, rows: Sequence[tuple[Any, ...]]) -> list[tuple[uuid.UUID, float]]:
         """Score the rows with the current average length.
 
         Their term frequencies are derived from the stored weights.
@@ -199,7 +200,7 @@ class _UnindexedScan:
         weights = bm25.contributions(frequencies, norms, query_weights[positions[matches]])
         order = np.argsort(weights, kind="stable")  # the order of summation of `SegmentScores.exact`
         scores = np.bincount(of_row[order], weights=weights[order], minlength=len(rows))
-        return {row[0]: score for row, score in zip(rows, scores.tolist(), strict=True)}
+        return list(zip([row[0] for row in rows], scores.tolist(), strict=True))
 
 
 def _score_segment(stats: CollectionStats, postings: Mapping[int, Posting]) -> SegmentScores:

@@ -324,12 +324,13 @@ class SearchPipeline:
             for stats in snapshot.collections
         }
         # Where later steps reorder, what is below the first hits may come up.
-        if states_fields or cues.title_starts or ASKS_CURRENT.search(text):
+        if states_fields or ASKS_CURRENT.search(text):
             limit = reach
         passages = hydrate(
             partial(session.passages, snapshot),
             ranking.fused,
             limit if options is None else len(ranking.fused),
+            reach if cues.title_starts else 0,
             partial(_reach, cues, reach, len(ranking.fused)),
             {name: rule for name, rule in departments.items() if rule.in_use},
             fold=retrieval.fold_copies,
@@ -529,15 +530,20 @@ class SearchPipeline:
         return applied
 
 
-def _reach(cues: Cues, reordered: int, candidates: int, row: PassageRow) -> int:
-    """Return how many passages to load because of one of the first.
+def _reach(cues: Cues, reordered: int, candidates: int, rows: Sequence[PassageRow]) -> int:
+    """Return how many passages to load because of the first.
 
-    Its validity may be limited, so that those below it come up. Or the question may name another date or department
-    than its own: those are in no text, so that their documents may be far below.
+    The question may name another date or department than that of one of them: those are in no text, so that their
+    documents may be far below. Or the validity of one may be limited, or the question names its title, so that others
+    come up.
     """
-    if cues.concern(row["metadata"], row["department"]):
+    if (cues.times or cues.fields) and any(cues.concern(row["metadata"], row["department"]) for row in rows):
         return candidates
-    return 0 if VALIDITY_KEYS.isdisjoint(row["metadata"]) else reordered
+    if any(not VALIDITY_KEYS.isdisjoint(row["metadata"]) for row in rows):
+        return reordered
+    if cues.title_starts and any(cues.find_title(row["title"], row["source"]) for row in rows[:reordered]):
+        return reordered
+    return 0
 
 
 def _search_others(session: ViewSession, wordings: Sequence[RetrieverQuery]) -> dict[str, CandidateList]:

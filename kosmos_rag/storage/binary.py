@@ -48,13 +48,17 @@ def sparse_entries(vectors: Sequence[bytes]) -> SparseEntries:
 
     All are big-endian and four bytes wide, indices from 0; ids of lexemes count from 1.
     """
-    counts = [int.from_bytes(vector[4:8], "big") for vector in vectors]
-    indices = b"".join(vector[12 : 12 + 4 * count] for vector, count in zip(vectors, counts, strict=True))
-    values = b"".join(vector[12 + 4 * count :] for vector, count in zip(vectors, counts, strict=True))
+    words = np.frombuffer(b"".join(vectors), dtype=">i4")
+    # A header of three words, then as many indices as values.
+    counts = np.array([len(vector) // 8 - 1 for vector in vectors], dtype=np.intp)
+    rows = np.repeat(np.arange(len(vectors)), counts)
+    # Before an entry are the headers up to its vector, and two words for each entry of the vectors before.
+    first = np.cumsum(counts) - counts
+    positions = np.arange(len(rows)) + (3 * (rows + 1) + first[rows])
     return SparseEntries(
-        rows=np.repeat(np.arange(len(vectors)), counts),
-        lexeme_ids=np.frombuffer(indices, dtype=">i4").astype(np.int64) + 1,
-        values=np.frombuffer(values, dtype=">f4").astype(np.float32),
+        rows=rows,
+        lexeme_ids=words[positions].astype(np.int64) + 1,
+        values=words[positions + counts[rows]].view(">f4").astype(np.float32),
     )
 
 

@@ -162,18 +162,15 @@ class StageTimer:
     _measured_s: float = field(default=0.0, init=False)
     """Seconds of the stages so far."""
 
-    def record(self, stage: str, duration_s: float | None = None, *, next_s: float = 0.0) -> None:
+    def record(self, stage: str, *, next_s: float = 0.0) -> None:
         """End a stage that started where the previous one ended.
 
         A stage that runs again adds to its duration.
 
         Args:
-            duration_s: Seconds of the stage, as the server measured them; the time since belongs to the next stage.
-                None: the stage ends now.
             next_s: Seconds within the stage that the next one took.
         """
-        if duration_s is None:
-            duration_s = time.perf_counter() - self._started - self._measured_s - next_s
+        duration_s = time.perf_counter() - self._started - self._measured_s - next_s
         self._measured_s += duration_s
         self.durations_ms[stage] = self.durations_ms.get(stage, 0.0) + duration_s * 1000
         if self._is_recording:

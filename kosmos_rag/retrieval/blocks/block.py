@@ -30,6 +30,7 @@ _MARGIN = 1e-5
 """Bound of what the roundings of an inner product of two normalised vectors add up to, in any order."""
 _LANES = 8
 """Single-precision numbers of a register of 256 bits."""
+_REGISTER = np.dtype((np.void, 4 * _LANES))
 _ROWS = 256
 """Codes that are converted at once: they leave most of the processor's cache to all else that a search uses."""
 _LEVELS = 127
@@ -241,11 +242,12 @@ def inner_products(vectors: NDArray[np.floating], query: NDArray[np.float32]) ->
     words = vectors.astype(np.float16, copy=False).view(np.int16).astype(np.int32)
     np.left_shift(words, 13, out=words)
     np.bitwise_and(words, _SIGN_AND_NUMBER, out=words)
-    products = words.view(np.float32) * (query * _EXPONENT)
+    products = words.view(np.float32)
+    products *= query * _EXPONENT
     lane_end = len(query) // _LANES * _LANES
-    # The first axis is added in order, whole planes at a time.
-    planes = np.ascontiguousarray(products[:, :lane_end].reshape(len(products), -1, _LANES).transpose(1, 0, 2))
-    sums = np.add.reduce(planes, axis=0)
+    # The first axis is added in order, whole planes at a time. Eight numbers move as one item.
+    planes = np.ascontiguousarray(np.ascontiguousarray(products[:, :lane_end]).view(_REGISTER).T)
+    sums = np.add.reduce(planes.view(np.float32), axis=0).reshape(-1, _LANES)
     while sums.shape[1] > 1:
         half = sums.shape[1] // 2
         sums = sums[:, :half] + sums[:, half:]

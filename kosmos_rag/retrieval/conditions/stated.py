@@ -13,7 +13,7 @@ from datetime import date
 from functools import lru_cache, partial
 from importlib.resources import files
 from pathlib import PurePosixPath
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import yaml
 
@@ -39,8 +39,7 @@ _MAX_VALUE_WORDS = 8
 """Words of a value of metadata that a question may name; a longer one is a text."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Token:
+class Token(NamedTuple):
     """A word of a question, for comparison, and its position."""
 
     word: str
@@ -93,11 +92,22 @@ class Cues:
 
     question: str
     tokens: Sequence[Token] = ()
+    words: Sequence[str] = ()
+    """Of the tokens."""
     times: tuple[TimeRange, ...] = ()
     title_starts: Sequence[int] = ()
     """Words that follow one that comes before titles, with or without an article between them."""
     fields: tuple[str, ...] = ()
     """Fields that it may name a value of, as in field_words.yaml."""
+
+    def find_title(self, title: str, source: str) -> str | None:
+        """Return the part of the question that names a document by its title or file name."""
+        for words in _titles(title, source):
+            for start in self.title_starts:
+                # Most titles have none of the words.
+                if self.words[start] in words and (end := _match_title(self.words, start, words)):
+                    return self.question[self.tokens[start].start : self.tokens[end - 1].end]
+        return None
 
     def concern(self, metadata: Mapping[str, Any], department: str | None) -> bool:
         """Return whether a document has a date or a value where the question may name another.
@@ -117,16 +127,15 @@ def find_cues(question: str, today: date) -> Cues:
         today: Reference date of relative times.
     """
     times = find_time_ranges(question, today) if TIME_CUE.search(question) else ()
-    tokens, title_starts, follows = list[Token](), list[int](), False
-    for position, match in enumerate(_WORD.finditer(question)):
-        word = match[0].casefold()
-        tokens.append(Token(word=word, start=match.start(), end=match.end()))
+    tokens = [Token(match[0].casefold(), *match.span()) for match in _WORD.finditer(question)]
+    words, title_starts, follows = [token.word for token in tokens], list[int](), False
+    for position, word in enumerate(words):
         if follows:
             title_starts.append(position)
         follows = word in _BEFORE_TITLES or (follows and word in _ARTICLES)
-    names = {name for token in tokens for name in _NAMES_BY_WORD.get(token.word, ())}
+    names = {name for word in words if word in _NAMES_BY_WORD for name in _NAMES_BY_WORD[word]}
     fields = tuple([name for name in _FIELDS if name in names])
-    return Cues(question=question, tokens=tokens, times=times, title_starts=title_starts, fields=fields)
+    return Cues(question=question, tokens=tokens, words=words, times=times, title_starts=title_starts, fields=fields)
 
 
 def find_conditions(cues: Cues, passages: Sequence[Passage]) -> Conditions:
@@ -185,18 +194,12 @@ def _days(metadata: Mapping[str, Any]) -> list[date]:
 
 
 def _state_titles(cues: Cues, passages: Iterable[Passage]) -> _Stated:
-    tokens, token_words = cues.tokens, [token.word for token in cues.tokens]
-    first_words = {token_words[start] for start in cues.title_starts}
-    documents: dict[Any, str] = {}
+    documents: set[Any] = set()
     conditions: dict[str, StatedCondition] = {}
     for passage in passages:
-        for words in _titles(passage.title, passage.source):
-            # Most titles have none of them.
-            for start in () if first_words.isdisjoint(words) else cues.title_starts:
-                if end := _match_title(token_words, start, words):
-                    text = cues.question[tokens[start].start : tokens[end - 1].end]
-                    conditions.setdefault(passage.title, StatedCondition(text=text, field="title", value=passage.title))
-                    documents[passage.document_id] = passage.title
+        if text := cues.find_title(passage.title, passage.source):
+            conditions.setdefault(passage.title, StatedCondition(text=text, field="title", value=passage.title))
+            documents.add(passage.document_id)
     return list(conditions.values()), lambda passage: passage.document_id in documents
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from functools import partial
 from uuid import UUID
 
@@ -70,29 +69,22 @@ class DatabaseSession:
         if wording.scope["filtered"] or snapshot.vector_index is not None:
             filtered = materialise_small_filter(connection, wording, snapshot)
         timer.record("plan")
-        dense = None
-        clocks: list[psycopg.Cursor[tuple[datetime]]] = []
+        dense = lexical = None
         if wording.vector is not None:
             plan = plan_dense(wording, snapshot, filtered)
             dense = DenseSearch(connection=connection, query=wording, snapshot=snapshot, plan=plan)
-            # Both retrievers share a round trip: the server's clock around the dense statement separates their times.
-            if wording.lexical:
-                clocks.append(connection.execute(statement("server_clock")))
             dense.send()
-            if wording.lexical:
-                clocks.append(connection.execute(statement("server_clock")))
-        candidates: dict[str, CandidateList] = {}
+            # The server sends these rows once it has them: they are ranked while it scores words.
+            connection.pgconn.send_flush_request()
         if wording.lexical:
             lexical = LexicalSearch(connection, wording, snapshot, filtered, self.postings)
-            if clocks:
-                begin, end = (clock.fetchall()[0][0] for clock in clocks)
-                # The clock of a server may be set between the two readings.
-                timer.record(DENSE, max(0.0, (end - begin).total_seconds()))
+        candidates: dict[str, CandidateList] = {}
+        if dense is not None:
+            candidates[DENSE] = dense.receive()
+            timer.record(DENSE)
+        if lexical is not None:
             candidates[LEXICAL] = lexical.receive()
             timer.record(LEXICAL)
-        if dense is not None:
-            candidates = {DENSE: dense.receive(), **candidates}
-            timer.record(DENSE)
         return candidates
 
     def compare_with_best(self, snapshot: Snapshot, chunk_ids: Sequence[UUID]) -> CandidateList:

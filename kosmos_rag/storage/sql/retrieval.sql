@@ -444,10 +444,6 @@ SELECT e.chunk_id, e.embedding
         WHERE n.tenant_id = %(tenant_id)s AND n.chunk_id = u.id AND n.space_id IS NOT DISTINCT FROM %(space_id)s
        OFFSET 0) e
 
--- name: server_clock
--- Between two statements of a pipeline: how long each took on the server, without a round trip for the answer.
-SELECT clock_timestamp()
-
 -- name: passages
 -- Columns are named like the fields of Passage; `principals` are those of the readers that this reader holds.
 SELECT * FROM kosmos.located_passages(%(tenant_id)s, %(chunk_ids)s::uuid[])

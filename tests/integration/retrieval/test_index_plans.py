@@ -276,7 +276,6 @@ CASES: dict[str, list[tuple[dict[str, Any], int]]] = {
 """For each statement of a question values in place of the world's, and how many rows it may read with them."""
 # The function of `search_state_of_reader` calls that of `search_state`.
 WITHOUT_TABLES = {
-    "server_clock",
     "set_vector_search",
     "disable_sort",
     "disable_jit",
