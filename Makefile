@@ -19,7 +19,8 @@ PARSERS_STAMP := $(PARSERS_VENV)/.installed
 TORCH ?= torch==2.13.0
 # LOCK=requirements/dev.txt installs the versions that were tested; without it pip takes the newest ones.
 LOCK ?=
-PIP_INSTALL := python -m pip install --quiet --disable-pip-version-check $(if $(LOCK),-c $(LOCK))
+# pip would compile 26,000 modules, one after the other. Python compiles the few that are imported, when they are.
+PIP_INSTALL := python -m pip install --quiet --disable-pip-version-check --no-compile $(if $(LOCK),-c $(LOCK))
 TOOLS_VENV := .venv-tools
 TOOLS_STAMP := $(TOOLS_VENV)/.installed
 
