@@ -133,7 +133,14 @@ def test_constants__are_of_modules_and_tests_that_exist() -> None:
     assert [path for path in paths if not path.exists()] == []
 
 
-@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize(
+    "name",
+    # As the quick runs themselves: they measure again what `test_quick_run__prints_the_table` measures.
+    [
+        name if name in {"schema.joins", "schema.values"} else pytest.param(name, marks=pytest.mark.slow)
+        for name in BOUNDS
+    ],
+)
 def test_run__fails_where_a_figure_is_outside_its_bounds(
     name: str,
     request: pytest.FixtureRequest,
