@@ -32,7 +32,9 @@ def _value(annotation: Any, forms: Any) -> str:
     kind = raw.FPDFAnnot_GetSubtype(annotation)
     if kind == raw.FPDF_ANNOT_WIDGET:
         return _field(annotation, forms) if forms is not None else ""
-    return "" if kind == raw.FPDF_ANNOT_POPUP else _wide(raw.FPDFAnnot_GetStringValue, annotation, b"Contents")
+    # The contents of a link describe it to who does not see it; they are not on the page.
+    is_hidden = kind in (raw.FPDF_ANNOT_POPUP, raw.FPDF_ANNOT_LINK)
+    return "" if is_hidden else _wide(raw.FPDFAnnot_GetStringValue, annotation, b"Contents")
 
 
 def _field(annotation: Any, forms: Any) -> str:

@@ -160,12 +160,13 @@ class _GraphicsReader:
         raw.FPDFPath_GetDrawMode(shape, ctypes.byref(fill), ctypes.byref(stroke))
         is_framed = bool(stroke.value) and self._is_visible(raw.FPDFPageObj_GetStrokeColor, shape)
         is_filled = bool(fill.value) and self._is_visible(raw.FPDFPageObj_GetFillColor, shape)
-        if not is_framed and not is_filled:
-            return
         box = self._read_bounds(shape, matrix)
         if min(box.width, box.height) <= _THIN:
-            if max(box.width, box.height) > 2 * _THIN:
+            is_seen = is_framed or is_filled or self._is_on_shade(box)
+            if is_seen and max(box.width, box.height) > 2 * _THIN:
                 self._graphics.rules.append(box)
+            return
+        if not is_framed and not is_filled:
             return
         self._parts += raw.FPDFPath_CountSegments(shape)
         if self._parts > bounds.MAX_PAGE_DRAWINGS:
@@ -178,6 +179,11 @@ class _GraphicsReader:
         # The sides of a shaded row are no lines between columns.
         rules = (line for line in lines if is_framed or line.width > line.height)
         self._graphics.rules.extend(line for line in rules if max(line.width, line.height) > 2 * _THIN)
+
+    def _is_on_shade(self, line: Box) -> bool:
+        """Return whether the middle of a line is on one of the last boxes: there white is seen."""
+        middle = (line.left + line.right) / 2, (line.bottom + line.top) / 2
+        return any(box.contains(*middle) for box in self._graphics.boxes[-bounds.MAX_GRID_LINES :])
 
     def _is_visible(self, read_color: Any, shape: Any) -> bool:
         red, green, blue, alpha = self._color

@@ -1,10 +1,10 @@
 """Tables and boxes that ruled lines of a PDF page make."""
 
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import pairwise
+from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -12,16 +12,20 @@ from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.pdf.cells import (
     LEADING,
     LEAST_FILLED,
+    LEAST_ROWS,
     Row,
+    SplitWords,
     build_table,
+    divide_runs,
     fill_ratio,
+    find_columns,
     group_lines,
     is_prose,
     is_value,
     join_continued,
 )
 from kosmos_rag.parsing.pdf.graphics import NEAR, Box, Rules, unite
-from kosmos_rag.parsing.pdf.lines import join_text
+from kosmos_rag.parsing.pdf.lines import ONE_LINE, join_text, merge_scripts
 from kosmos_rag.parsing.pdf.text_layer import MIDDLE, Run
 from kosmos_rag.parsing.tables.table import Table
 
@@ -108,13 +112,20 @@ def _clip(lattice: Lattice, box: Box) -> Lattice:
 class Grid:
     """Areas between ruled lines in both directions; a missing line joins two."""
 
-    def __init__(self, lattice: Lattice) -> None:
-        """Find the areas."""
+    def __init__(self, lattice: Lattice, edges: Sequence[float] = ()) -> None:
+        """Find the areas.
+
+        Args:
+            lattice: the ruled lines.
+            edges: places between columns that have no ruled line.
+        """
         box = lattice.box
-        self._xs = _cluster([box.left, box.right, *(rule.left for rule in lattice.vertical)])
+        self._xs = _cluster([box.left, box.right, *(rule.left for rule in lattice.vertical), *edges])
         self._ys = _cluster([box.bottom, box.top, *(rule.bottom for rule in lattice.horizontal)])[::-1]
         self._walls = _group(self._xs, [(rule.left, rule.bottom, rule.top) for rule in lattice.vertical])
         self._floors = _group(self._ys[::-1], [(rule.bottom, rule.left, rule.right) for rule in lattice.horizontal])
+        self._open: set[int] = set()
+        """Columns that a row of the table divides from those before, though no ruled line does."""
         self.is_readable = max(len(self._xs), len(self._ys)) <= bounds.MAX_GRID_LINES
         self.faces = self._find_faces() if self.is_readable else []
 
@@ -159,6 +170,7 @@ class Grid:
         if len(self.faces) < 2 or self.columns < 2 or not runs:
             return None
         texts = self._assign(runs)
+        self._open = self._find_open(texts)
         rows = list(self._build_rows(texts))
         table = build_table(rows, self.columns)
         if table is None or _is_drawing(table):
@@ -178,7 +190,8 @@ class Grid:
         """Whether most cells, without titles, share an area with others, as in a form."""
         faces = [face for face in self.faces if face.right - face.left < self.columns]
         cells = sum((face.bottom - face.top) * (face.right - face.left) for face in faces)
-        return 2 * len(faces) < cells
+        divided = (face.right - face.left if self._is_divided(face) else 1 for face in faces)
+        return 2 * sum(divided) < cells
 
     @property
     def reading_order(self) -> Iterator[GridArea]:
@@ -211,15 +224,50 @@ class Grid:
             rows[face.top].append(below - above > lowest.size)
         return bool(rows) and 2 * sum(map(all, rows.values())) > len(rows)
 
+    def divide_line(self, runs: Sequence[Run], split_words: SplitWords) -> list[Run]:
+        """Return the cells of a line: ruled lines at its height, or the columns, are between them."""
+        height = runs[0].baseline + MIDDLE * runs[0].size
+        walls = [x for x, walls in zip(self._xs, self._walls, strict=True) if _is_crossed(walls, height)]
+        pieces = [piece for run in runs for piece in _split_at(run, walls, split_words)]
+        areas = [list(group) for _, group in groupby(pieces, lambda run: bisect_right(walls, _middle(run)))]
+        return divide_runs((run for area in areas for run in merge_scripts(area)), self.edges, split_words)
+
+    def find_hidden_edges(self, runs: Sequence[Run]) -> list[float]:
+        """Return the places between columns of numbers that share a column of the grid."""
+        edges: list[float] = []
+        for left, right in self.edges:
+            lines = group_lines(run for run in runs if left < _middle(run) < right)
+            several = [line for line in lines if len(line) > 1 and all(is_value(run.text) for run in line)]
+            if len(several) >= LEAST_ROWS and 2 * len(several) > len(lines):
+                edges += [(end + start) / 2 for (_, end), (start, _) in pairwise(find_columns(several))]
+        return edges
+
+    def _is_divided(self, face: GridArea) -> bool:
+        """Return whether the texts of an area show each of its columns."""
+        return face.top > 0 and self._open.issuperset(range(face.left + 1, face.right))
+
+    def _find_open(self, texts: dict[GridArea, list[Run]]) -> set[int]:
+        """Return the columns before which rows below the first one have texts on both sides, and few across."""
+        sides: Counter[int] = Counter()
+        across: Counter[int] = Counter()
+        for face, runs in texts.items():
+            for line in group_lines(runs) if face.top and face.right > face.left + 1 else ():
+                for column in range(face.left + 1, face.right):
+                    edge = self._xs[column]
+                    across[column] += any(run.left < edge - NEAR and edge + NEAR < run.right for run in line)
+                    sides[column] += line[0].right < edge + NEAR and edge - NEAR < line[-1].left
+        return {column for column, count in sides.items() if count > max(1, across[column])}
+
     def _assign(self, runs: Sequence[Run]) -> dict[GridArea, list[Run]]:
         texts: dict[GridArea, list[Run]] = defaultdict(list)
-        ascending = self._ys[::-1]
         for run in runs:
-            column = min(max(bisect_right(self._xs, (run.left + run.right) / 2) - 1, 0), self.columns - 1)
-            above = bisect_right(ascending, run.baseline + MIDDLE * run.size) - 1
-            row = min(max(len(ascending) - 2 - above, 0), len(ascending) - 2)
-            texts[self.face_of[row, column]].append(run)
+            column = min(max(bisect_right(self._xs, _middle(run)) - 1, 0), self.columns - 1)
+            texts[self.face_of[self._find_row(run), column]].append(run)
         return texts
+
+    def _find_row(self, run: Run) -> int:
+        above = bisect_right(self._ys[::-1], run.baseline + MIDDLE * run.size) - 1
+        return min(max(len(self._ys) - 2 - above, 0), len(self._ys) - 2)
 
     def _build_rows(self, texts: dict[GridArea, list[Run]]) -> Iterator[Row]:
         for index in range(len(self._ys) - 1):
@@ -230,7 +278,9 @@ class Grid:
                 if face.bottom == face.top + 1
                 for column, runs in self._divide_face(face, texts.get(face, [])).items()
             }
-            others = {face.left: texts.get(face, []) for face in faces if face.left not in first_texts}
+            others = {
+                face.left: self._find_level(face, texts, index) for face in faces if face.left not in first_texts
+            }
             spans = {
                 face.left: face.right - face.left
                 for face in faces
@@ -244,10 +294,11 @@ class Grid:
     def _divide_face(self, face: GridArea, runs: list[Run]) -> dict[int, list[Run]]:
         """Return the texts of an area by column.
 
-        Several lines below names are cells where none of them crosses the line between two columns.
+        They are cells below names where none of them crosses the line between two columns.
         """
         columns: dict[int, list[Run]] = {column: [] for column in range(face.left, face.right)}
-        if not face.top or len(columns) < 2 or len(group_lines(runs)) < 2:
+        is_open = not self._open.isdisjoint(range(face.left + 1, face.right))
+        if not face.top or len(columns) < 2 or (len(group_lines(runs)) < 2 and not is_open):
             return {face.left: runs}
         for run in runs:
             column = max(0, min(bisect_right(self._xs, run.left + NEAR), face.right) - 1)
@@ -255,6 +306,35 @@ class Grid:
                 return {face.left: runs}
             columns[column].append(run)
         return columns if sum(map(bool, columns.values())) > 1 else {face.left: runs}
+
+    def _find_level(self, face: GridArea, texts: dict[GridArea, list[Run]], index: int) -> list[Run]:
+        """Return the texts of an area of several rows that are in one of them.
+
+        These are all, unless most of its lines are level with a text of another area in a row of their own.
+        """
+        runs = texts.get(face, [])
+        if len(runs) < LEAST_ROWS:
+            return runs
+        rows: dict[int, list[list[Run]]] = defaultdict(list)
+        for line in group_lines(runs):
+            rows[self._find_row(line[0])].append(line)
+        level = [lines for row, lines in rows.items() if self._are_level(lines, face, texts, row)]
+        if len(level) < LEAST_ROWS or 2 * len(level) <= len(rows):
+            return runs
+        return [run for line in rows.get(index, ()) for run in line]
+
+    def _are_level(
+        self, lines: Sequence[Sequence[Run]], face: GridArea, texts: dict[GridArea, list[Run]], row: int
+    ) -> bool:
+        """Return whether a row has one of some lines, level with a text of another area."""
+        first = lines[0][0]
+        others = (texts.get(self.face_of[row, column], ()) for column in range(self.columns))
+        return len(lines) == 1 and any(
+            abs(run.baseline - first.baseline) <= ONE_LINE * first.size
+            for column, runs in enumerate(others)
+            if not face.left <= column < face.right
+            for run in runs
+        )
 
     def _split(self, index: int, cells: dict[int, list[Run]]) -> list[Row]:
         """Return the lines between two ruled lines as rows; one row where they are its cells."""
@@ -284,6 +364,24 @@ class Grid:
         )
         is_whole = len(self._ys) <= 4
         return is_whole and (is_spaced or len(columns[1]) >= max(3, len(columns[0]) / 2))
+
+
+def _middle(run: Run) -> float:
+    return (run.left + run.right) / 2
+
+
+def _split_at(run: Run, walls: Sequence[float], split_words: SplitWords) -> list[Run]:
+    """Return the parts of a run between ruled lines that cross it, where each of its words is between two."""
+    if bisect_right(walls, run.left + NEAR) == bisect_right(walls, run.right - NEAR):
+        return [run]
+    words = split_words(run)
+    if not words or any(word.left + NEAR < wall < word.right - NEAR for word in words for wall in walls):
+        return [run]
+    parts = (list(part) for _, part in groupby(words, lambda word: bisect_right(walls, _middle(word))))
+    return [
+        run._replace(text=" ".join(word.text for word in part), left=part[0].left, right=part[-1].right, start=None)
+        for part in parts
+    ]
 
 
 def _order(faces: Sequence[GridArea]) -> Iterator[GridArea]:

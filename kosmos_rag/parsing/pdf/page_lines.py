@@ -145,8 +145,13 @@ def resolve_hyphens(pages: Sequence[PageLines]) -> None:
     if not any(line.divided for page in pages for line in page.lines):
         return
     words = {word.strip(_PUNCTUATION) for page in pages for line in page.lines for word in line.text.split()}
-    flows = [line for page in pages for line in page.lines]
-    after = {id(line): following for line, following in pairwise(flows)}
+    after: dict[int, Line] = {}
+    following_of_size: dict[float, Line] = {}
+    for line in reversed([line for page in pages for line in page.lines]):
+        # A footnote may be between the two lines of a word.
+        if line.size in following_of_size:
+            after[id(line)] = following_of_size[line.size]
+        following_of_size[line.size] = line
     for page in pages:
         for index, item in enumerate(page.items):
             if isinstance(item, Line) and item.divided and (following := after.get(id(item))):

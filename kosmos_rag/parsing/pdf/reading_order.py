@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, pairwise
 
 from kosmos_rag.parsing import bounds
-from kosmos_rag.parsing.pdf.cells import LEAST_ROWS, FoundTable, divide_runs
+from kosmos_rag.parsing.pdf.cells import LEAST_ROWS, FoundTable, SplitWords
 from kosmos_rag.parsing.pdf.graphics import NEAR, Box, Rules, unite
-from kosmos_rag.parsing.pdf.lattices import Grid, GridArea, find_lattices
+from kosmos_rag.parsing.pdf.lattices import Grid, GridArea, Lattice, find_lattices
 from kosmos_rag.parsing.pdf.lines import ONE_LINE, Line, join_line, join_rows, join_runs
 from kosmos_rag.parsing.pdf.page import PageContent
 from kosmos_rag.parsing.pdf.regions import Divider, Item, Region, is_prose
@@ -107,15 +107,15 @@ def _mark_bands(lines: Sequence[Line], boxes: Iterable[Box]) -> Iterator[Line]:
 def _take_lattices(items: list[Item], turned: list[Run], content: PageContent) -> list[Item]:
     """Replace what is between ruled lines by tables and frames, the smallest first."""
     for lattice in find_lattices(content.rules):
+        lattice = _with_labels(lattice, [item for item in items if item.line])
         box = lattice.box.inflate(NEAR)
         contents = [item for item in items if box.contains(*_middle(item.box))]
         inside = [item for item in contents if item.line and _is_inside(item.line.runs, box)]
         extra = [run for run in turned if _is_inside([run], box)]
         if len(inside) + len(extra) < 2 and len(contents) < 2:
             continue
-        grid = Grid(lattice)
-        runs = [run for item in inside if item.line for run in item.line.fragments]
-        runs = [*divide_runs(runs, grid.edges, content.split_words), *extra]
+        grid, runs = _read_grid(lattice, [item.line.runs for item in inside if item.line], content.split_words)
+        runs += extra
         table = grid.build_table(runs)
         is_layout = grid.is_form(runs) or (table and (grid.is_sparse or any(item.line is None for item in contents)))
         if table is not None and not is_layout:
@@ -131,6 +131,39 @@ def _take_lattices(items: list[Item], turned: list[Run], content: PageContent) -
         items = [item for item in items if id(item) not in replaced_ids]
         items.append(Item(box=lattice.box, order=order, region=region, inner=parts))
     return items
+
+
+def _with_labels(lattice: Lattice, items: Sequence[Item]) -> Lattice:
+    """Return a lattice with the names of its rows, where these are on its left without lines of their own.
+
+    Each is in a row of its own, most are level with texts between the lines, and they are no text beside the table.
+    """
+    box = lattice.box
+    levels = [item for item in items if box.bottom < item.level < box.top]
+    labels = [item for item in levels if item.box.right <= box.left + NEAR]
+    inside = sorted(item.level for item in levels if box.contains(*_middle(item.box)))
+
+    def is_level(item: Item) -> bool:
+        at = bisect_left(inside, item.level - ONE_LINE * item.size)
+        return at < len(inside) and inside[at] <= item.level + ONE_LINE * item.size
+
+    count = sum(map(is_level, labels))
+    are_rows = len({round(item.level) for item in labels}) == len(labels) < 2 * count
+    if len(lattice.vertical) < LEAST_ROWS or count < LEAST_ROWS or not are_rows or is_prose(labels):
+        return lattice
+    return lattice._replace(box=box._replace(left=min(item.box.left for item in labels)))
+
+
+def _read_grid(
+    lattice: Lattice, lines: Sequence[Sequence[Run]], split_words: SplitWords
+) -> tuple[Grid, list[Run]]:
+    """Return the grid of a lattice, and its cells."""
+    grid = Grid(lattice)
+    runs = [run for line in lines for run in grid.divide_line(line, split_words)]
+    if edges := grid.find_hidden_edges(runs):
+        grid = Grid(lattice, edges)
+        runs = [run for line in lines for run in grid.divide_line(line, split_words)]
+    return grid, runs
 
 
 def _divide(items: Iterable[Item], grid: Grid) -> list[list[Item]]:

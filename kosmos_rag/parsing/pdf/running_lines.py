@@ -41,11 +41,19 @@ def drop_running_lines(pages: Sequence[PageLines], metrics: Metrics) -> Iterator
         count = on_sides[index % 2, _side_key(line)]
         return count > 1 and 2 * count >= len(pages[index % 2 :: 2])
 
+    on_pages = Counter(key for lines in outer for key in set(map(_side_key, lines)))
     known_keys: set[str] = set()
+    titles: set[tuple[str, int]] = set()
     for index, (page, lines) in enumerate(zip(pages, outer, strict=True)):
         running, first = set(), []
         for line in lines:
-            if _is_page_number(line):
+            if metrics.is_larger(line):
+                # The title of a document is a heading on the first page that has it, and a text on the others.
+                if 2 * on_pages[_side_key(line)] > len(pages) and _side_key(line) in titles:
+                    running.add(id(line))
+                    first.append(line)
+                titles.add(_side_key(line))
+            elif _is_page_number(line):
                 if with_number >= 2:
                     running.add(id(line))
             elif (
@@ -65,7 +73,7 @@ def drop_running_lines(pages: Sequence[PageLines], metrics: Metrics) -> Iterator
 def _outer_lines(page: PageLines, metrics: Metrics) -> list[Line]:
     """Return the first and last lines in the margins of a page.
 
-    Lines that are larger than the text, or belong to the lines next to them, are left out.
+    Lines that belong to the lines next to them are left out.
     """
     lines = sorted(page.lines, key=lambda line: line.baseline)
     margin = (page.top - page.bottom) * _MARGIN
@@ -73,7 +81,7 @@ def _outer_lines(page: PageLines, metrics: Metrics) -> list[Line]:
     high = [line for line in lines if line.baseline > page.top - margin and line not in low]
     low = low[: _count_apart(low, lines[len(low) :], metrics)]
     high = high[len(high) - _count_apart(high[::-1], lines[: len(lines) - len(high)][::-1], metrics) :]
-    return [line for line in low + high if not metrics.is_larger(line)]
+    return low + high
 
 
 def _count_apart(outer: Sequence[Line], inner: Sequence[Line], metrics: Metrics) -> int:

@@ -204,10 +204,11 @@ def _find_ruled_columns(name: _Name, names: Sequence[_Name], columns: Columns, r
 def _share_columns(names: Sequence[_Name], columns: Columns) -> list[_Range | None]:
     """Return the columns that names share evenly, from the second column to the last.
 
-    The result is empty if a name is not above its own share.
+    The result is empty if a name is not above its own share. One name alone is in the middle of all.
     """
     width, rest = divmod(len(columns) - 1, len(names))
-    if len(names) < 2 or width < 2 or rest:
+    off_centre = abs(columns[1][0] + columns[-1][1] - names[0].left - names[0].right) / 2
+    if width < 2 or rest or (len(names) == 1 and off_centre > names[0].size):
         return []
     shares: list[_Range | None] = []
     for name, first in zip(names, range(1, len(columns), width), strict=True):
