@@ -8,7 +8,8 @@ from itertools import groupby, pairwise
 from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.pdf.cells import LEAST_ROWS, FoundTable, SplitWords
 from kosmos_rag.parsing.pdf.graphics import NEAR, Box, Rules, unite
-from kosmos_rag.parsing.pdf.lattices import Grid, GridArea, Lattice, find_lattices
+from kosmos_rag.parsing.pdf.grid import Grid, GridArea
+from kosmos_rag.parsing.pdf.lattices import Lattice, find_lattices
 from kosmos_rag.parsing.pdf.lines import ONE_LINE, Line, join_line, join_rows, join_runs
 from kosmos_rag.parsing.pdf.page import PageContent
 from kosmos_rag.parsing.pdf.regions import Divider, Item, Region, is_prose
@@ -154,9 +155,7 @@ def _with_labels(lattice: Lattice, items: Sequence[Item]) -> Lattice:
     return lattice._replace(box=box._replace(left=min(item.box.left for item in labels)))
 
 
-def _read_grid(
-    lattice: Lattice, lines: Sequence[Sequence[Run]], split_words: SplitWords
-) -> tuple[Grid, list[Run]]:
+def _read_grid(lattice: Lattice, lines: Sequence[Sequence[Run]], split_words: SplitWords) -> tuple[Grid, list[Run]]:
     """Return the grid of a lattice, and its cells."""
     grid = Grid(lattice)
     runs = [run for line in lines for run in grid.divide_line(line, split_words)]

@@ -49,10 +49,9 @@ def drop_running_lines(pages: Sequence[PageLines], metrics: Metrics) -> Iterator
         for line in lines:
             if metrics.is_larger(line):
                 # The title of a document is a heading on the first page that has it, and a text on the others.
-                if 2 * on_pages[_side_key(line)] > len(pages) and _side_key(line) in titles:
+                if on_pages[_side_key(line)] > max(2, len(pages) / 2) and _side_key(line) in titles:
                     running.add(id(line))
                     first.append(line)
-                titles.add(_side_key(line))
             elif _is_page_number(line):
                 if with_number >= 2:
                     running.add(id(line))
@@ -65,6 +64,7 @@ def drop_running_lines(pages: Sequence[PageLines], metrics: Metrics) -> Iterator
                 text = _key(line)[0]
                 first += [line] if text not in known_keys else []
                 known_keys.add(text)
+        titles |= {_side_key(line) for line in lines if metrics.is_larger(line)}
         first.sort(key=lambda line: -line.baseline)
         items = [item for item in page.items if isinstance(item, Paragraph) or id(item) not in running]
         yield (replace(page, items=items) if running else page), first

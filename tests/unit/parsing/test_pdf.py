@@ -354,6 +354,29 @@ def test_parse_pdf__a_word_divided_between_pages() -> None:
     assert parsed.pages == (0, parsed.text.index("mation"))
 
 
+def test_parse_pdf__a_footnote_is_between_the_parts_of_a_divided_word() -> None:
+    drawing = Drawing()
+    for text, note in (
+        ("The whole of the report has the infor-", "1 See page 12."),
+        ("mation that each reader needs.", ""),
+    ):
+        drawing.page()
+        drawing.lines(50, 400, text)
+        drawing.lines(50, 700, *filter(None, [note]), size=7)
+    assert "has the information that each reader needs." in drawing.parse().text
+
+
+def test_parse_pdf__a_title_on_most_pages_is_a_heading_once() -> None:
+    drawing = Drawing()
+    for number in range(1, 5):
+        drawing.page()
+        drawing.lines(50, 40, "Healthy Students" if number < 4 else "Annex", size=18)
+        drawing.lines(50, 300, f"page {number} begins with the text", "and then comes to its last line.")
+    parsed = drawing.parse()
+    assert [heading.title for heading in parsed.headings] == ["Healthy Students", "Annex"]
+    assert parsed.text.count("Healthy Students") == 3
+
+
 def test_parse_pdf__running_lines_are_left_out_of_sentences() -> None:
     drawing = Drawing()
     for number in range(1, 5):
@@ -450,7 +473,7 @@ def test_parse_pdf__titles_set_close_stay_two() -> None:
 def test_parse_pdf__form_values_and_annotations() -> None:
     page = (
         b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 200 200] /Contents 4 0 R /Resources << /Font << /F 5 0 R >> >> "
-        b"/Annots [7 0 R 8 0 R 9 0 R 10 0 R] >>"
+        b"/Annots [7 0 R 8 0 R 9 0 R 10 0 R 11 0 R] >>"
     )
     data = pdf(
         {
@@ -461,6 +484,7 @@ def test_parse_pdf__form_values_and_annotations() -> None:
             9: b"<< /Type /Annot /Subtype /Text /Contents (Check this sum) /Rect [10 50 20 60] >>",
             10: b"<< /Type /Annot /Subtype /Widget /FT /Btn /T (Agreed) /V /Yes /AS /Yes /Rect [10 70 20 80] "
             b"/AP << /N << /Yes 6 0 R /Off 6 0 R >> >> >>",
+            11: b"<< /Type /Annot /Subtype /Link /Contents (Go to section 2) /Rect [10 90 20 99] >>",
             6: b"<< /Length 0 /Subtype /Form /BBox [0 0 9 9] >>\nstream\n\nendstream",
         }
     )

@@ -10,7 +10,8 @@ from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.parsing import parse
 from kosmos_rag.parsing.pdf.cells import find_columns
 from kosmos_rag.parsing.pdf.graphics import Box, Graphics, Rules, read_graphics
-from kosmos_rag.parsing.pdf.lattices import Grid, Lattice, find_lattices
+from kosmos_rag.parsing.pdf.grid import Grid
+from kosmos_rag.parsing.pdf.lattices import Lattice, find_lattices
 from kosmos_rag.parsing.pdf.text_layer import Run
 from tests.reliability.hostile_pdf import pdf
 
