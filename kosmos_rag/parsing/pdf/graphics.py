@@ -181,7 +181,7 @@ class _GraphicsReader:
         self._graphics.rules.extend(line for line in rules if max(line.width, line.height) > 2 * _THIN)
 
     def _is_on_shade(self, line: Box) -> bool:
-        """Return whether the middle of a line is on one of the last boxes: there white is seen."""
+        """Return whether a line is on one of the last boxes, where white is seen."""
         middle = (line.left + line.right) / 2, (line.bottom + line.top) / 2
         return any(box.contains(*middle) for box in self._graphics.boxes[-bounds.MAX_GRID_LINES :])
 

@@ -146,7 +146,7 @@ class Grid:
         return self.face_of.get((row, bisect_right(self._xs, x) - 1))
 
     def is_form(self, runs: Sequence[Run]) -> bool:
-        """Return whether most rows have room to write below the text of each of their boxes, and no numbers in them."""
+        """Return whether most rows have boxes with words and room to write below them."""
         texts = self._assign(runs) if self.faces else {}
         rows: dict[int, list[bool]] = defaultdict(list)
         for face, runs in texts.items():
@@ -157,10 +157,10 @@ class Grid:
         return bool(rows) and 2 * sum(map(all, rows.values())) > len(rows)
 
     def divide_line(self, runs: Sequence[Run], split_words: SplitWords) -> list[Run]:
-        """Return the cells of a line: ruled lines at its height, or the columns, are between them."""
+        """Return the cells of a line, between ruled lines at its height and columns."""
         height = runs[0].baseline + MIDDLE * runs[0].size
         walls = [x for x, walls in zip(self._xs, self._walls, strict=True) if _is_crossed(walls, height)]
-        pieces = [piece for run in runs for piece in _split_at(run, walls, split_words)]
+        pieces = [piece for run in runs for piece in _divide_run(run, walls, split_words)]
         areas = [list(group) for _, group in groupby(pieces, lambda run: bisect_right(walls, _middle(run)))]
         return divide_runs((run for area in areas for run in merge_scripts(area)), self.edges, split_words)
 
@@ -180,7 +180,7 @@ class Grid:
         return (face.right - face.left if is_divided else 1) * max(1, len(self._level_rows(face)))
 
     def _find_open(self, texts: dict[GridArea, list[Run]]) -> set[int]:
-        """Return the columns before which rows below the first one have texts on both sides, and few across."""
+        """Return the columns that several rows below the first one divide from those before."""
         sides: Counter[int] = Counter()
         across: Counter[int] = Counter()
         for face, runs in texts.items():
@@ -244,7 +244,7 @@ class Grid:
         return columns if sum(map(bool, columns.values())) > 1 else {face.left: runs}
 
     def _level_rows(self, face: GridArea) -> dict[int, list[Run]]:
-        """Return the texts of each row of an area of several rows, where no line divides these.
+        """Return the texts of each row of an area that no line divides.
 
         Most of its lines are level with a text of another area, in a row of their own.
         """
@@ -258,7 +258,10 @@ class Grid:
         return {row: [run for line in lines for run in line] for row, lines in rows.items()}
 
     def _are_level(self, lines: Sequence[Sequence[Run]], face: GridArea, row: int) -> bool:
-        """Return whether a row has one of some lines, level with a text of another area; one of both is a number."""
+        """Return whether a row has one line, level with a text of another area.
+
+        One of both is a number.
+        """
         first = lines[0][0]
         has_number = is_value(join_text(lines[0]))
         others = (self._texts.get(self.face_of[row, column], ()) for column in range(self.columns))
@@ -303,8 +306,8 @@ def _middle(run: Run) -> float:
     return (run.left + run.right) / 2
 
 
-def _split_at(run: Run, walls: Sequence[float], split_words: SplitWords) -> list[Run]:
-    """Return the parts of a run between ruled lines that cross it, where each of its words is between two."""
+def _divide_run(run: Run, walls: Sequence[float], split_words: SplitWords) -> list[Run]:
+    """Return the parts of a run between ruled lines that cross none of its words."""
     if bisect_right(walls, run.left + NEAR) == bisect_right(walls, run.right - NEAR):
         return [run]
     words = split_words(run)

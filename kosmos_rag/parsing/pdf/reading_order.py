@@ -108,7 +108,7 @@ def _mark_bands(lines: Sequence[Line], boxes: Iterable[Box]) -> Iterator[Line]:
 def _take_lattices(items: list[Item], turned: list[Run], content: PageContent) -> list[Item]:
     """Replace what is between ruled lines by tables and frames, the smallest first."""
     for lattice in find_lattices(content.rules):
-        lattice = _with_labels(lattice, [item for item in items if item.line])
+        lattice = _widen(lattice, [item for item in items if item.line])
         box = lattice.box.inflate(NEAR)
         contents = [item for item in items if box.contains(*_middle(item.box))]
         inside = [item for item in contents if item.line and _is_inside(item.line.runs, box)]
@@ -134,10 +134,10 @@ def _take_lattices(items: list[Item], turned: list[Run], content: PageContent) -
     return items
 
 
-def _with_labels(lattice: Lattice, items: Sequence[Item]) -> Lattice:
-    """Return a lattice with the names of its rows, where these are on its left without lines of their own.
+def _widen(lattice: Lattice, items: Sequence[Item]) -> Lattice:
+    """Return a lattice with the names of its rows, if these are on its left.
 
-    Each is in a row of its own, most are level with texts between the lines, and they are no text beside the table.
+    Each is in a row of its own, most are level with texts between the lines, and they are no prose.
     """
     box = lattice.box
     levels = [item for item in items if box.bottom < item.level < box.top]
