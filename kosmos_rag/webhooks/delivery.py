@@ -121,7 +121,7 @@ class Sender:
             versions.append(target.secret_version - 1)
         secrets = [derive_secret(key, tenant.id, target.id, version) for version in versions]
         message_id, body = build_message(tenant.name, target.id, event)
-        headers = {"content-type": "application/json", "user-agent": "kosmos-rag"}
+        headers = {"content-type": "application/json"}
         headers |= sign(secrets, message_id, at, body)
         try:
             receipt = self._fetcher.post(target.url, body.encode(), headers)

@@ -9,9 +9,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import closing, contextmanager, suppress
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from http.client import HTTPException, HTTPResponse, IncompleteRead
 from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 from urllib.parse import urlencode, urlsplit
@@ -19,13 +21,12 @@ from urllib.parse import urlencode, urlsplit
 from kosmos_rag.core.config import UrlSettings
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import SourceError, first_line
-from kosmos_rag.ingestion.sources.addresses import URLS, require_allowed, resolve_allowed
+from kosmos_rag.ingestion.sources.addresses import URLS, require_allowed
+from kosmos_rag.ingestion.sources.connections import Connections
 from kosmos_rag.ingestion.sources.files import read_limited
 
 if TYPE_CHECKING:
     import ssl
-
-    import httpx
 
 MAX_REDIRECTS = 5
 _REDIRECTS = (301, 302, 303, 307, 308)
@@ -33,6 +34,7 @@ _UNCHANGED = 304
 _NOT_FOUND = (404, 410)
 _FORBIDDEN = (401, 403, 407, 451)
 _BUSY = (408, 425, 429)
+_BLOCK_BYTES = 65536
 _T = TypeVar("_T")
 
 
@@ -95,6 +97,20 @@ class Fetcher:
         self._section = section
         self._max_bytes = max_bytes
         self._headers = headers
+        self._kept: Connections | None = None
+
+    @contextmanager
+    def keep_connections(self) -> Iterator["Fetcher"]:
+        """Return a fetcher for one thread, which uses a connection to a host for all its requests."""
+        fetcher = copy(self)
+        fetcher._kept = self._create_connections()  # noqa: SLF001 — a copy
+        try:
+            yield fetcher
+        finally:
+            fetcher._kept.close()  # noqa: SLF001 — a copy
+
+    def _create_connections(self) -> Connections:
+        return Connections(self._settings, self._section, lambda: self._tls)
 
     @cached_property
     def _tls(self) -> "ssl.SSLContext":
@@ -126,23 +142,23 @@ class Fetcher:
             name: value for name, value in (("If-None-Match", etag), ("If-Modified-Since", modified)) if value
         }
 
-        def read(response: "httpx.Response", until: float) -> Response | None:
-            if response.status_code == _UNCHANGED:
+        def read(response: HTTPResponse, at: str, until: float) -> Response | None:
+            if response.status == _UNCHANGED:
                 return None
             if response.headers.get("content-encoding", "identity").lower() != "identity":
                 raise SourceError(
                     "unreadable", f"{url} is compressed although this was not requested; correct the server"
                 )
             return Response(
-                url=str(response.request.extensions["kosmos_url"]),
-                body=read_limited(_until_deadline(response.iter_raw(), until), url, max_bytes=self._max_bytes),
+                url=at,
+                body=self._read_body(response, url, until),
                 media_type=response.headers.get("content-type", "").partition(";")[0].strip().lower(),
                 etag=response.headers.get("etag", ""),
                 modified=response.headers.get("last-modified", ""),
             )
 
         return self._run_with_timeout(
-            url, lambda until, client: self._follow(client, "GET", url, until, read, conditions)
+            url, lambda until, connections: self._follow(connections, "GET", url, until, read, conditions)
         )
 
     def fetch_validators(self, url: str) -> tuple[str, str] | None:
@@ -151,18 +167,18 @@ class Fetcher:
         The result is None if its server sends neither.
         """
 
-        def read(response: "httpx.Response", _until: float) -> tuple[str, str] | None:
+        def read(response: HTTPResponse, _at: str, _until: float) -> tuple[str, str] | None:
             values = response.headers.get("etag", ""), response.headers.get("last-modified", "")
             return values if any(values) else None
 
-        def request_validators(until: float, client: "httpx.Client") -> tuple[str, str] | None:
+        def request_validators(until: float, connections: Connections) -> tuple[str, str] | None:
             try:
-                if values := self._follow(client, "HEAD", url, until, read):
+                if values := self._follow(connections, "HEAD", url, until, read):
                     return values
             except SourceError as error:
                 if error.code == "refused":
                     raise
-            return self._follow(client, "GET", url, until, read)  # some servers know no HEAD
+            return self._follow(connections, "GET", url, until, read)  # some servers know no HEAD
 
         return self._run_with_timeout(url, request_validators)
 
@@ -177,9 +193,9 @@ class Fetcher:
             headers: of the request; the length is added.
         """
 
-        def send(until: float, client: "httpx.Client") -> Receipt:
-            with self._send(client, "POST", url, until, headers, body) as response:
-                return Receipt(status=response.status_code, retry_after=response.headers.get("retry-after", ""))
+        def send(until: float, connections: Connections) -> Receipt:
+            with connections.send("POST", url, until, headers, body) as response:
+                return Receipt(status=response.status, retry_after=response.headers.get("retry-after", ""))
 
         return self._run_with_timeout(url, send)
 
@@ -190,11 +206,11 @@ class Fetcher:
         """
         body = json.dumps(document).encode()
 
-        def send(until: float, client: "httpx.Client") -> bytes:
+        def send(until: float, connections: Connections) -> bytes:
             headers = {**self._headers, "Content-Type": "application/json"}
-            with self._send(client, "POST", url, until, headers, body) as response:
-                _require_success(url, response.status_code, response.headers.get("retry-after", ""))
-                return read_limited(_until_deadline(response.iter_raw(), until), url, max_bytes=self._max_bytes)
+            with connections.send("POST", url, until, headers, body) as response:
+                _require_success(url, response.status, response.headers.get("retry-after", ""))
+                return self._read_body(response, url, until)
 
         return self._run_with_timeout(url, send)
 
@@ -206,109 +222,71 @@ class Fetcher:
         form = urlencode(fields).encode()
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
 
-        def send(until: float, client: "httpx.Client") -> tuple[int, bytes]:
-            with self._send(client, "POST", url, until, headers, form) as response:
-                blocks = _until_deadline(response.iter_raw(), until)
-                return response.status_code, read_limited(blocks, url, max_bytes=self._max_bytes)
+        def send(until: float, connections: Connections) -> tuple[int, bytes]:
+            with connections.send("POST", url, until, headers, form) as response:
+                return response.status, self._read_body(response, url, until)
 
         return self._run_with_timeout(url, send)
 
-    def _run_with_timeout(self, url: str, work: Callable[[float, "httpx.Client"], _T]) -> _T:
+    def _read_body(self, response: HTTPResponse, url: str, until: float) -> bytes:
+        return read_limited(_read_blocks(response, until), url, max_bytes=self._max_bytes)
+
+    def _run_with_timeout(self, url: str, work: Callable[[float, Connections], _T]) -> _T:
         """Run a function in a thread with a total timeout.
 
         The timeouts of an HTTP client bound each step and not their sum: DNS, each byte of a header.
         """
-        import httpx
-
-        # No connection is used twice: two hosts at one address would share it, and the certificate of the first.
-        limits = httpx.Limits(max_keepalive_connections=0)
-        client = httpx.Client(trust_env=False, verify=self._tls, limits=limits)
+        connections = self._kept or self._create_connections()
         until = time.monotonic() + self._settings.timeout_s
         future: Future[_T] = Future()
 
         def run() -> None:
             try:
-                future.set_result(work(until, client))
+                future.set_result(work(until, connections))
             except BaseException as error:  # noqa: BLE001 — handed to the waiting thread
                 future.set_exception(error)
 
         threading.Thread(target=run, name="kosmos-rag-fetch", daemon=True).start()
         try:
             return future.result(timeout=self._settings.timeout_s)
-        except (TimeoutError, httpx.TimeoutException) as error:
+        except TimeoutError as error:
+            connections.close()
             limit = f"{self._settings.timeout_s:g} s"
             raise SourceError(
                 "unavailable", f"{url} did not answer within {limit}; raise {self._section}.timeout_s"
             ) from error
-        except httpx.HTTPError as error:
+        except (OSError, HTTPException) as error:
             reason = one_line(first_line(error))
             raise SourceError("unavailable", f"{url} cannot be reached: {reason}; try again later") from error
         finally:
-            client.close()
+            if connections is not self._kept:
+                connections.close()
 
     def _follow(
         self,
-        client: "httpx.Client",
+        connections: Connections,
         method: str,
         url: str,
         until: float,
-        read: Callable[["httpx.Response", float], _T],
+        read: Callable[[HTTPResponse, str, float], _T],
         conditions: Mapping[str, str] = MappingProxyType({}),
     ) -> _T:
         """Send a request, follow redirects with all checks, and read the response."""
         at = place = url  # messages name the place: the address after a redirect may have a signature
         for _ in range(MAX_REDIRECTS + 1):
             headers = self._headers if _origin(at) == _origin(url) else {}
-            with self._send(client, method, at, until, {**headers, **conditions}) as response:
-                if response.status_code == _UNCHANGED and conditions:
-                    return read(response, until)
-                if response.status_code not in _REDIRECTS or "location" not in response.headers:
-                    _require_success(place, response.status_code, response.headers.get("retry-after", ""))
-                    return read(response, until)
+            with connections.send(method, at, until, {**headers, **conditions}) as response:
+                if response.status == _UNCHANGED and conditions:
+                    return read(response, at, until)
+                if response.status not in _REDIRECTS or "location" not in response.headers:
+                    _require_success(place, response.status, response.headers.get("retry-after", ""))
+                    return read(response, at, until)
                 following = _redirect_target(at, place, response.headers["location"])
             target = _without_query(following)
             if at.startswith("https:") and not following.startswith("https:"):
                 raise SourceError("refused", f"{place} leads from https to {target}; give the address it should have")
             at, place = following, target
         raise SourceError("refused", f"{url} leads through more than {MAX_REDIRECTS} redirects; give the last address")
-
-    @contextmanager
-    def _send(
-        self,
-        client: "httpx.Client",
-        method: str,
-        url: str,
-        until: float,
-        headers: Mapping[str, str],
-        body: bytes | None = None,
-    ) -> Iterator["httpx.Response"]:
-        """Send a request to the first address that accepts a connection."""
-        import httpx
-
-        target = httpx.URL(url)
-        host = target.raw_host.decode("ascii")
-        port = target.port or (443 if target.scheme == "https" else 80)
-
-        def send_request(address: str) -> httpx.Response:
-            request = client.build_request(
-                method,
-                target.copy_with(host=address),
-                content=body,
-                headers={**headers, "Host": target.netloc.decode("ascii"), "Accept-Encoding": "identity"},
-                timeout=max(0.001, until - time.monotonic()),
-                extensions={"sni_hostname": host, "kosmos_url": url},
-            )
-            return client.send(request, stream=True)
-
-        def send_first_request() -> httpx.Response:
-            *first_addresses, last = resolve_allowed(host, port, self._settings, section=self._section)
-            for address in first_addresses:
-                with suppress(httpx.ConnectError):
-                    return send_request(address)
-            return send_request(last)
-
-        with closing(send_first_request()) as response:
-            yield response
 
 
 def check_url(url: str) -> str:
@@ -387,8 +365,10 @@ def _require_success(url: str, status: int, retry_after: str) -> None:
     raise StatusError(code, message, status=status, retry_after=retry_after)
 
 
-def _until_deadline(blocks: Iterator[bytes], until: float) -> Iterator[bytes]:
-    for block in blocks:
+def _read_blocks(response: HTTPResponse, until: float) -> Iterator[bytes]:
+    while block := response.read1(_BLOCK_BYTES):
         if time.monotonic() > until:
             raise TimeoutError
         yield block
+    if response.length:
+        raise IncompleteRead(b"", response.length)

@@ -15,7 +15,7 @@ from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.fetching import Fetcher
 from kosmos_rag.ingestion.sources.files import cache_folder
 from kosmos_rag.ingestion.sources.listing import Entry, Listing
-from kosmos_rag.ingestion.sources.site_crawl import AGENT, Crawl, SiteScope, SiteSpec
+from kosmos_rag.ingestion.sources.site_crawl import Crawl, SiteScope, SiteSpec
 from kosmos_rag.ingestion.sources.site_state import SiteState
 
 
@@ -59,9 +59,12 @@ class SiteSource:
             nonlocal has_former
             folder = cache_folder("sites")
             try:
-                with closing(SiteState(folder, json.dumps((self._identity, collection)))) as state:
+                with (
+                    closing(SiteState(folder, json.dumps((self._identity, collection)))) as state,
+                    self._fetcher.keep_connections() as fetcher,
+                ):
                     has_former = state.has_pass
-                    yield from Crawl(self._spec, self._scope, self._fetcher, state, self._sleep).run()
+                    yield from Crawl(self._spec, self._scope, fetcher, state, self._sleep).run()
             except (OSError, sqlite3.Error) as error:
                 reason = f"what passes over {self._scope.first} find cannot be kept in {folder}: {one_line(str(error))}"
                 raise SourceError("unavailable", f"{reason}; let this user write there") from error
@@ -78,7 +81,7 @@ class SiteSource:
 
 
 def _read_headers(spec: SiteSpec) -> dict[str, str]:
-    headers = {"User-Agent": AGENT}
+    headers = {}
     for header, variable in spec.headers_env.items():
         if not (value := os.environ.get(variable)):
             raise ConfigError(f"{variable} is not set; it must hold the value of the header {one_line(header)}")

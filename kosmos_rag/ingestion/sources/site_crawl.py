@@ -13,6 +13,7 @@ from pydantic import AfterValidator, Field
 from kosmos_rag.core.errors import SourceError
 from kosmos_rag.core.section import Switch
 from kosmos_rag.core.types import IngestFailure
+from kosmos_rag.ingestion.sources.connections import AGENT
 from kosmos_rag.ingestion.sources.fetching import Fetcher, Response, check_url
 from kosmos_rag.ingestion.sources.gitignore import Patterns
 from kosmos_rag.ingestion.sources.listing import Entry, build_failure
@@ -20,8 +21,6 @@ from kosmos_rag.ingestion.sources.site_pages import normalize_url, read_page, re
 from kosmos_rag.ingestion.sources.site_state import SiteState, StoredPage
 from kosmos_rag.ingestion.sources.spec import DocumentOptions, Variable
 
-AGENT = "kosmos-rag"
-"""The name by which robots.txt addresses these passes."""
 GONE_PASSES = 2
 """Passes without a page after which its document is removed: a single one may be a fault of the site."""
 

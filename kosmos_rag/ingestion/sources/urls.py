@@ -43,12 +43,13 @@ class UrlsSource:
         return self._spec.document(entry.source, self._fetcher.fetch(entry.locator["url"]))
 
     def _entries(self) -> Iterator[Entry]:
-        for url in self._urls:
-            yield Entry(source=url, etag=self._etag(url), locator={"url": url})
+        with self._fetcher.keep_connections() as fetcher:
+            for url in self._urls:
+                yield Entry(source=url, etag=self._etag(fetcher, url), locator={"url": url})
 
-    def _etag(self, url: str) -> str | None:
+    def _etag(self, fetcher: Fetcher, url: str) -> str | None:
         try:
-            validators = self._fetcher.fetch_validators(url)
+            validators = fetcher.fetch_validators(url)
         except SourceError:
             return None  # `load` reports what is wrong with it
         return None if validators is None else self._spec.compute_etag(validators)

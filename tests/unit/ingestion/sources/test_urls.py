@@ -246,6 +246,41 @@ def test_server__that_is_slow_is_given_up(part: str, server: Server, ingestion: 
     assert time.monotonic() - started < 8
 
 
+def _answer_as_said(*answers: bytes) -> tuple[Reply, list[int]]:
+    """Answer the requests of each connection by raw bytes, then close it; returns the numbers of requests as well."""
+    counts: list[int] = []
+
+    def reply(handler: Handler) -> None:
+        counts.append(0)
+        for answer in answers:
+            counts[-1] += 1
+            handler.wfile.write(answer)
+            if not answer or not handler.rfile.readline():
+                return
+            while handler.rfile.readline().strip():
+                pass
+
+    return reply, counts
+
+
+_MARKED = b"HTTP/1.1 200 OK\r\nETag: 1\r\nContent-Length: 9\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("answers_of_a_connection", "expected"),
+    [([_MARKED] * 3, [3]), ([_MARKED, b""], [2, 2, 1]), ([_MARKED, b"more than requested\r\n"], [2, 2, 1])],
+    ids=["kept", "closed by its server", "with what is no response"],
+)
+def test_connection__of_a_listing_is_kept(
+    answers_of_a_connection: list[bytes], expected: list[int], server: Server, opened: Any
+) -> None:
+    reply, counts = _answer_as_said(*answers_of_a_connection)
+    server.replies = dict.fromkeys(("/a", "/b", "/c"), reply)
+    listing = opened(kind="urls", urls=[server.url(path) for path in server.replies]).listing()
+    assert [entry.etag is not None for entry in listing] == [True] * 3
+    assert counts == expected
+
+
 @pytest.mark.parametrize("data", [b"", b"not HTTP\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"])
 def test_server__that_breaks_off(data: bytes, server: Server, ingestion: IngestionSettings) -> None:
     def reply(handler: Handler) -> None:
