@@ -17,7 +17,7 @@ _PORTS = {"http": 80, "https": 443}
 _REPEATABLE = ("GET", "HEAD")
 
 
-class Connections:
+class HostConnections:
     """One connection for each host, in one thread at a time.
 
     A host of another name has its own, also at the same address: a connection proves the certificate of one name.
@@ -32,15 +32,25 @@ class Connections:
             create_tls: returns the authorities of certificates.
         """
         self._settings, self._section, self._create_tls = settings, section, create_tls
-        self._kept: dict[tuple[str, str, int], HTTPConnection] = {}
+        self._by_origin: dict[tuple[str, str, int], HTTPConnection] = {}
 
     @contextmanager
     def send(
         self, method: str, url: str, until: float, headers: Mapping[str, str], body: bytes | None = None
     ) -> Iterator[HTTPResponse]:
-        """Send a request; the connection is kept if the response is read to its end.
+        """Send a request; the connection is kept if the response is read completely.
 
-        Raises SourceError for a host or address that is not allowed, OSError and HTTPException.
+        Args:
+            method: of the request.
+            url: its address.
+            until: when it must have ended, by the monotonic clock.
+            headers: added to those of each request.
+            body: what is sent; None for nothing.
+
+        Raises:
+            SourceError: The host or one of its addresses is not allowed.
+            OSError: The server cannot be reached.
+            HTTPException: It sends no response of HTTP.
         """
         import httpx
 
@@ -57,9 +67,9 @@ class Connections:
                 raise HTTPException(f"a header cannot be sent: {error}") from error
             return connection.getresponse()
 
-        connection = self._kept.get(origin)
+        connection = self._by_origin.get(origin)
         response = None
-        if connection is not None and method in _REPEATABLE:
+        if connection is not None and connection.sock is not None and method in _REPEATABLE:
             with suppress(OSError, HTTPException):  # its server may close it at any time
                 response = request(connection)
         if connection is None or response is None:
@@ -90,7 +100,7 @@ class Connections:
                 break
         connected = connected or connect(last)
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # head and body of a request are sent apart
-        connection = self._kept[origin] = HTTPConnection(host, port)
+        connection = self._by_origin[origin] = HTTPConnection(host, port)
         connection.auto_open = 0  # it would look the host up again
         connection.sock = connected
         if scheme == "https":
@@ -101,11 +111,11 @@ class Connections:
 
     def close(self) -> None:
         """Close the connections, also while a request of another thread waits."""
-        for origin in list(self._kept):
+        for origin in list(self._by_origin):
             self._close(origin)
 
     def _close(self, origin: tuple[str, str, int]) -> None:
-        connection = self._kept.pop(origin, None)
+        connection = self._by_origin.pop(origin, None)
         if connection is not None and connection.sock is not None:
             with suppress(OSError):
                 connection.sock.shutdown(socket.SHUT_RDWR)  # ends a read that waits

@@ -22,7 +22,7 @@ from kosmos_rag.core.config import UrlSettings
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import SourceError, first_line
 from kosmos_rag.ingestion.sources.addresses import URLS, require_allowed
-from kosmos_rag.ingestion.sources.connections import Connections
+from kosmos_rag.ingestion.sources.connections import HostConnections
 from kosmos_rag.ingestion.sources.files import read_limited
 
 if TYPE_CHECKING:
@@ -97,20 +97,20 @@ class Fetcher:
         self._section = section
         self._max_bytes = max_bytes
         self._headers = headers
-        self._kept: Connections | None = None
+        self._connections: HostConnections | None = None
 
     @contextmanager
     def keep_connections(self) -> Iterator["Fetcher"]:
-        """Return a fetcher for one thread, which uses a connection to a host for all its requests."""
+        """Return a fetcher for one thread, with one connection to each host."""
         fetcher = copy(self)
-        fetcher._kept = self._create_connections()  # noqa: SLF001 — a copy
+        fetcher._connections = self._open_connections()  # noqa: SLF001 — a copy
         try:
             yield fetcher
         finally:
-            fetcher._kept.close()  # noqa: SLF001 — a copy
+            fetcher._connections.close()  # noqa: SLF001 — a copy
 
-    def _create_connections(self) -> Connections:
-        return Connections(self._settings, self._section, lambda: self._tls)
+    def _open_connections(self) -> HostConnections:
+        return HostConnections(self._settings, self._section, lambda: self._tls)
 
     @cached_property
     def _tls(self) -> "ssl.SSLContext":
@@ -171,7 +171,7 @@ class Fetcher:
             values = response.headers.get("etag", ""), response.headers.get("last-modified", "")
             return values if any(values) else None
 
-        def request_validators(until: float, connections: Connections) -> tuple[str, str] | None:
+        def request_validators(until: float, connections: HostConnections) -> tuple[str, str] | None:
             try:
                 if values := self._follow(connections, "HEAD", url, until, read):
                     return values
@@ -193,7 +193,7 @@ class Fetcher:
             headers: of the request; the length is added.
         """
 
-        def send(until: float, connections: Connections) -> Receipt:
+        def send(until: float, connections: HostConnections) -> Receipt:
             with connections.send("POST", url, until, headers, body) as response:
                 return Receipt(status=response.status, retry_after=response.headers.get("retry-after", ""))
 
@@ -206,7 +206,7 @@ class Fetcher:
         """
         body = json.dumps(document).encode()
 
-        def send(until: float, connections: Connections) -> bytes:
+        def send(until: float, connections: HostConnections) -> bytes:
             headers = {**self._headers, "Content-Type": "application/json"}
             with connections.send("POST", url, until, headers, body) as response:
                 _require_success(url, response.status, response.headers.get("retry-after", ""))
@@ -222,7 +222,7 @@ class Fetcher:
         form = urlencode(fields).encode()
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
 
-        def send(until: float, connections: Connections) -> tuple[int, bytes]:
+        def send(until: float, connections: HostConnections) -> tuple[int, bytes]:
             with connections.send("POST", url, until, headers, form) as response:
                 return response.status, self._read_body(response, url, until)
 
@@ -231,12 +231,12 @@ class Fetcher:
     def _read_body(self, response: HTTPResponse, url: str, until: float) -> bytes:
         return read_limited(_read_blocks(response, until), url, max_bytes=self._max_bytes)
 
-    def _run_with_timeout(self, url: str, work: Callable[[float, Connections], _T]) -> _T:
+    def _run_with_timeout(self, url: str, work: Callable[[float, HostConnections], _T]) -> _T:
         """Run a function in a thread with a total timeout.
 
         The timeouts of an HTTP client bound each step and not their sum: DNS, each byte of a header.
         """
-        connections = self._kept or self._create_connections()
+        connections = self._connections or self._open_connections()
         until = time.monotonic() + self._settings.timeout_s
         future: Future[_T] = Future()
 
@@ -259,12 +259,12 @@ class Fetcher:
             reason = one_line(first_line(error))
             raise SourceError("unavailable", f"{url} cannot be reached: {reason}; try again later") from error
         finally:
-            if connections is not self._kept:
+            if connections is not self._connections:
                 connections.close()
 
     def _follow(
         self,
-        connections: Connections,
+        connections: HostConnections,
         method: str,
         url: str,
         until: float,

@@ -281,6 +281,17 @@ def test_connection__of_a_listing_is_kept(
     assert counts == expected
 
 
+def test_connection__that_breaks_off_does_not_end_a_listing(server: Server, opened: Any) -> None:
+    server.replies = {"/a": lambda _: None, "/b": answers(200, ETag="1")}
+    listing = opened(kind="urls", urls=[server.url("/a"), server.url("/b")]).listing()
+    assert [entry.etag is not None for entry in listing] == [False, True]
+
+
+def test_requests__name_their_client(server: Server, ingestion: IngestionSettings) -> None:
+    server.replies["/a"] = lambda handler: handler.send(200, handler.headers["User-Agent"].encode())
+    assert _load(server.url("/a"), ingestion) == b"kosmos-rag"
+
+
 @pytest.mark.parametrize("data", [b"", b"not HTTP\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"])
 def test_server__that_breaks_off(data: bytes, server: Server, ingestion: IngestionSettings) -> None:
     def reply(handler: Handler) -> None:
