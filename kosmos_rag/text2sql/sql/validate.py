@@ -27,6 +27,10 @@ _SYNTAX = frozenset(("all", "any", "array", "case", "cast", "exists", "in", "int
 
 _MAX_PADDING = 10_000
 """Characters that `lpad` may make."""
+_MAX_GROWTH = 1_000
+"""How many times as long a text may become by replacements in replacements."""
+_COLUMN_GROWTH = 100
+"""How many times as long a text may become where each place gets the value of a column, whose length nobody knows."""
 
 _TYPES = frozenset(
     (
@@ -81,7 +85,7 @@ def check_query(
     functions_used = _function_names(tree, schema.dialect)
     _check_functions(functions_used, frozenset(functions) | allowed_functions())
     _check_parameter_values(tree, values)
-    _check_padding(tree, values)
+    _check_sizes(tree, values)
     analysis = analyze_tree(tree, schema)
     limited_tree, values = (tree, values) if max_rows is None else _limit_rows(tree, values, max_rows)
     return CheckedQuery(
@@ -169,8 +173,8 @@ def _check_functions(names: Iterable[str], allowed: frozenset[str]) -> None:
             raise QueryRefused("function", one_line(f"{name}() is not known to be harmless: take another function"))
 
 
-def _check_padding(tree: "exp.Query", values: Mapping[str, Any]) -> None:
-    """Refuse `lpad` to an unknown or large length.
+def _check_sizes(tree: "exp.Query", values: Mapping[str, Any]) -> None:
+    """Refuse what makes a large text of a small one in one call.
 
     The server makes the whole text before it looks at the time.
     """
@@ -181,6 +185,28 @@ def _check_padding(tree: "exp.Query", values: Mapping[str, Any]) -> None:
         length = values.get(size.name) if isinstance(size, exp.Placeholder) else size.name if size.is_int else None
         if length is None or not str(length).isdigit() or int(length) > _MAX_PADDING:
             raise QueryRefused("size", one_line(f"{node.sql()}: pad to a number up to {_MAX_PADDING}"))
+    growing: tuple[type[exp.Expression], ...] = (exp.Replace, exp.RegexpReplace, exp.ArrayToString)
+    for call in tree.find_all(*growing):
+        growth, outer = _measure_growth(call, values), call.find_ancestor(*growing)
+        while outer is not None and growth <= _MAX_GROWTH:
+            growth *= _measure_growth(outer, values)
+            outer = outer.find_ancestor(*growing)
+        if growth > _MAX_GROWTH:
+            raise QueryRefused("size", one_line(f"{call.sql()} may become too long: replace by shorter texts"))
+
+
+def _measure_growth(node: "exp.Expression", values: Mapping[str, Any]) -> int:
+    """Return how many times as long a text may become by a replacement, as all of it may be replaced."""
+    from sqlglot import exp
+
+    text = node.expression if isinstance(node, exp.ArrayToString) else node.args.get("replacement")
+    if text is None:
+        return 1
+    if isinstance(text, exp.Column):
+        return _COLUMN_GROWTH
+    if isinstance(text, exp.Placeholder):
+        return max(1, len(str(values.get(text.name))))
+    return max(1, len(text.name)) if text.is_string else _MAX_GROWTH + 1
 
 
 def _check_parameter_names(tree: "exp.Query") -> None:

@@ -124,6 +124,11 @@ def test_query__that_the_planner_expects_to_cost_much_is_refused_before_it_runs(
         "lpad('x', 100000000)",
         "lpad(name, id * 1000000)",
         "lpad(name, :length)",
+        "replace(lpad('a', 10000, 'a'), 'a', lpad('a', 10000, 'a'))",
+        "regexp_replace(lpad('a', 10000, 'a'), 'a', lpad('a', 10000, 'a'), 'g')",
+        f"replace(replace(name, 'a', '{'a' * 40}'), 'a', '{'a' * 40}')",
+        "replace(replace(name, 'a', name), 'a', name)",
+        "array_to_string(string_to_array(name, NULL), lpad('a', 10000, 'a'))",
     ],
 )
 def test_value_of_any_size__is_not_made(shop: Shop, value: str) -> None:
@@ -132,6 +137,21 @@ def test_value_of_any_size__is_not_made(shop: Shop, value: str) -> None:
     with pytest.raises(QueryRefused) as caught:
         _open(shop).run(f"SELECT {value} AS x FROM teams", parameters)
     assert caught.value.code in {"function", "size"}
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "replace(replace(replace(name, '&', '&amp;'), '<', '&lt;'), 'team', :word)",
+        "replace('{name} plays', '{name}', name)",
+        "array_to_string(string_to_array(name, ' '), ', ')",
+        "regexp_replace(name, '(team) ([0-9]+)', '\\2: \\1')",
+    ],
+)
+def test_replacement__by_a_short_text_is_run(shop: Shop, value: str) -> None:
+    parameters = {"word": "side"} if ":word" in value else {}
+    (row,) = _open(shop).run(f"SELECT {value} AS x FROM teams ORDER BY id LIMIT 1", parameters).rows
+    assert "1" in row[0]
 
 
 def test_padding__to_a_number_that_is_given_is_run(shop: Shop) -> None:
