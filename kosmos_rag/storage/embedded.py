@@ -25,6 +25,9 @@ from kosmos_rag.core.extras import require_extra
 
 # The package's lock excludes other processes, not other threads of this process.
 _starting = threading.Lock()
+_restarting = threading.Lock()
+_started: dict[Path, float] = {}
+"""When this process last started a server, or joined it."""
 
 DATABASE = "kosmos"
 
@@ -202,7 +205,23 @@ def start(data_dir: Path) -> EmbeddedServer:
         except Exception as error:  # pg_ctl's failures come as subprocess errors
             raise _not_started(data_dir, error) from error
         info = server.get_postmaster_info()
+        _started[data_dir] = time.monotonic()
     return EmbeddedServer(data_dir=data_dir, socket_dir=str(info.socket_dir), port=info.port or 5432)
+
+
+def restart(data_dir: Path) -> bool:
+    """Start a server that was lost, and return whether it was this call that did.
+
+    Several threads notice the loss: each start takes the lock of all servers of this user, so one of them does it.
+
+    Raises what `start` raises.
+    """
+    lost_at = time.monotonic()
+    with _restarting:
+        if _started.get(data_dir, 0.0) > lost_at:
+            return False
+        start(data_dir)
+        return True
 
 
 def _limit_lock(package: Any) -> Any:

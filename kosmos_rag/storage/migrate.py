@@ -5,8 +5,10 @@ from files of their own after the revisions (storage/functions.py).
 """
 
 import logging
+import re
 import time
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,6 +74,14 @@ def script_location() -> Path:
         if (folder / "env.py").is_file():
             return folder
     raise KosmosError(f"there are no migrations in or next to {package}; install kosmos-rag again")
+
+
+@cache
+def list_columns() -> dict[str, tuple[str, ...]]:
+    """Return the columns of each table, as the migrations make them."""
+    text = (script_location() / "schema.sql").read_text(encoding="utf-8")
+    tables = re.findall(r"^CREATE TABLE kosmos\.(\w+) \((.*?)^\)", text, re.MULTILINE | re.DOTALL)
+    return {table: tuple(re.findall(r"^    ([a-z]\w*) ", body, re.MULTILINE)) for table, body in tables}
 
 
 def _config() -> "Config":

@@ -58,6 +58,7 @@ def _configure_reader(connection: psycopg.Connection) -> None:
 _LOG = logging.getLogger(__name__)
 
 _RECONNECT_TIMEOUT_S = 2.0
+_NUDGE_S = 0.05
 
 
 def check(connection: psycopg.Connection) -> None:
@@ -160,7 +161,8 @@ class ConnectionPool:
             check=check if self._replaces_closed else None,
             # The pool doubles its pause between attempts, and no caller tries meanwhile: after a long outage it would
             # notice the server as late again. With this limit the pool gives up, and the next caller tries at once.
-            reconnect_timeout=_RECONNECT_TIMEOUT_S,
+            # An embedded server that is gone does not come back by itself.
+            reconnect_timeout=0.0 if settings.url == EMBEDDED else _RECONNECT_TIMEOUT_S,
             reconnect_failed=self._restart_server if settings.url == EMBEDDED else None,
             open=False,
         )
@@ -194,11 +196,16 @@ class ConnectionPool:
         The pool calls this in a thread of its own.
         """
         try:
-            embedded.start(self._settings.resolved_data_dir)
+            was_lost = embedded.restart(self._settings.resolved_data_dir)
         except KosmosError as error:
             _LOG.warning("%s", error, extra={"action": "embedded_server_failed"})
         else:
-            _LOG.warning("the embedded server was gone and runs again", extra={"action": "embedded_server_restarted"})
+            if was_lost:
+                action = "embedded_server_restarted"
+                _LOG.warning("the embedded server was gone and runs again", extra={"action": action})
+            # The pool has given up, and connects for those who wait when the next one asks.
+            with suppress(psycopg.OperationalError):
+                self._pool.putconn(self._pool.getconn(timeout=_NUDGE_S))
 
     def inspect(self) -> preflight.ServerState:
         """Check server, role, catalogue and nodes on a connection of its own.

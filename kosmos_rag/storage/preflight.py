@@ -17,7 +17,7 @@ from psycopg.rows import dict_row
 from kosmos_rag.core.errors import DatabaseNotReady
 from kosmos_rag.storage.expected_catalog import TABLES, Policy, base_name, list_policies, list_privileges
 from kosmos_rag.storage.functions import CONTEXT_FUNCTIONS, load_functions, read_functions
-from kosmos_rag.storage.migrate import REVISION, describe_older_line
+from kosmos_rag.storage.migrate import REVISION, describe_older_line, list_columns
 from kosmos_rag.storage.placement import ClusterNode
 from kosmos_rag.storage.provision import APP, BACKUP, OWNER, WORKER
 from kosmos_rag.storage.sql import list_used_names, statement
@@ -259,6 +259,8 @@ def inspect(connection: psycopg.Connection, expected_role: str) -> ServerState:
             problems = check.problems()
             apart = not problems
             warnings = [warning for (warning,) in connection.execute(statement("unusual_objects"))]
+            if revision == REVISION:
+                warnings += _added_columns(connection)
     connection.rollback()
     return ServerState(
         server_version=server["server_version"],
@@ -270,6 +272,17 @@ def inspect(connection: psycopg.Connection, expected_role: str) -> ServerState:
         warnings=tuple(warnings),
         read_only="on" in {connection.info.parameter_status(name) for name in _READ_ONLY},
     )
+
+
+def _added_columns(connection: psycopg.Connection) -> list[str]:
+    tables = list_columns()
+    columns = [f"{table}.{column}" for table, names in tables.items() for column in names]
+    return [
+        f"column {column} of kosmos.{table} is not of the migrations; drop it, unless you made it"
+        for table, column in connection.execute(
+            statement("added_columns"), {"tables": list(tables), "columns": columns}
+        )
+    ]
 
 
 def _revision(connection: psycopg.Connection) -> tuple[str | None, str | None]:

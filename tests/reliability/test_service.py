@@ -1,11 +1,12 @@
 """What a service outlasts: hundreds of streams, uploads without end, and a database that goes away.
 
-    python -m pytest -s tests/reliability/test_service.py [-k streams | upload | restarts]
+    python -m pytest -s tests/reliability/test_service.py [-k streams | upload | restarts | killed]
 
 Each prints its figures. `KOSMOS_TEST_SHARE=0.1` makes all of it a tenth as large, to see that it works.
 """
 
 import asyncio
+import itertools
 import os
 import signal
 import threading
@@ -13,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import httpx
@@ -23,6 +24,7 @@ import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.errors import DatabaseError
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage import embedded
 from tests.integration.apps.http.serving import Running, Signer, serving, with_tokens
@@ -39,6 +41,8 @@ CLIENTS = 2 * round(250 * SHARE)
 UPLOAD = round(10_240 * MB * SHARE)
 AWAY_S = 30 * SHARE
 RECOVERED_WITHIN_S = 5.0
+KILLS = 4
+RECOVERED_FROM_A_KILL_WITHIN_S = 15.0
 
 chat = pytest.fixture(chat_server)
 
@@ -206,6 +210,60 @@ def test_database__that_restarts_under_load_is_come_back_to(settings: Settings, 
                 over.set()
             for client in clients:
                 client.result()
+
+
+def test_embedded_database__that_is_killed_under_load_is_started_and_come_back_to(
+    settings: Settings, signer: Signer, tmp_path: Path
+) -> None:
+    """Nobody but the service is there to start it: each call waits or answers 503, and then all are served again."""
+    data = tmp_path / "data"
+    tokens = with_tokens(
+        settings.model_copy(update={"database": settings.database.model_copy(update=_embedded(data))}),
+        signer,
+        **{"rates.tenant_per_minute": 0, "rates.subject_per_minute": 0},
+    )
+    statuses: Counter[int] = Counter()
+    over = threading.Event()
+    answered_at = [0.0] * 4
+
+    def load(running: Running, number: int) -> None:
+        with running.client() as client:
+            while not over.is_set():
+                began = time.monotonic()
+                status = client.post("/v1/search", json={"question": f"words {number}"}).status_code
+                statuses[status] += 1
+                if status == 200:
+                    answered_at[number] = began
+
+    def write(engine: Engine) -> None:
+        for number in itertools.count():
+            if over.is_set():
+                return
+            with suppress(DatabaseError):
+                text = f"Page {number} says words. " * 200
+                engine.tenant("acme").ingest(SourceDocument(source=f"{number % 50}", data=text.encode()))
+
+    with Engine(tokens, embedder=HashingEmbedder()) as engine:
+        engine.tenant("acme").ingest(SourceDocument(source="a", data=b"Words."))
+        with serving(engine, signer) as running, ThreadPoolExecutor(5) as threads:
+            calls = [threads.submit(load, running, number) for number in range(4)]
+            calls.append(threads.submit(write, engine))
+            try:
+                for _ in range(KILLS):
+                    time.sleep(3)
+                    pidfile = data / "postmaster.pid"
+                    killed_at = time.monotonic()
+                    os.kill(int(pidfile.read_text().splitlines()[0]), signal.SIGKILL)
+                    # Answers to questions that began after the kill.
+                    eventually(lambda since=killed_at: min(answered_at) > since, within_s=60)
+                    recovered_s = time.monotonic() - killed_at
+                    print(f"killed: all clients answered {recovered_s:.2f} s later; statuses {dict(statuses)}")
+                    assert recovered_s < RECOVERED_FROM_A_KILL_WITHIN_S
+                    assert set(statuses) <= {200, 503}
+            finally:
+                over.set()
+            for call in calls:
+                call.result()
 
 
 def _embedded(data: Path) -> dict[str, object]:

@@ -291,6 +291,16 @@ SELECT format('table %I.%I has tenants and readers in columns, and no policy bin
    AND EXISTS (SELECT FROM pg_catalog.pg_attribute a WHERE a.attrelid = c.oid AND a.attname = 'acl' AND NOT a.attisdropped)
  ORDER BY 1
 
+-- name: added_columns
+-- Columns that tables have beside those of the migrations: no policy depends on them, and statements do not fill them.
+SELECT c.relname::text, a.attname::text
+  FROM pg_catalog.pg_attribute a
+  JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
+  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = 'kosmos' AND c.relname = ANY (%(tables)s) AND a.attnum > 0 AND NOT a.attisdropped
+   AND c.relname || '.' || a.attname <> ALL (%(columns)s)
+ ORDER BY 1, 2
+
 -- name: outside_relatives
 -- Tables of other schemas that inherit from ours, or that ours inherit from: a query on a parent has the policies of the
 -- parent alone.
