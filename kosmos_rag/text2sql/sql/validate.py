@@ -196,7 +196,7 @@ def _check_sizes(tree: "exp.Query", values: Mapping[str, Any]) -> None:
 
 
 def _measure_growth(node: "exp.Expression", values: Mapping[str, Any]) -> int:
-    """Return how many times as long a text may become by a replacement, as all of it may be replaced."""
+    """Return how many times as long a text may become by a replacement."""
     from sqlglot import exp
 
     text = node.expression if isinstance(node, exp.ArrayToString) else node.args.get("replacement")
