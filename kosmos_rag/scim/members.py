@@ -1,13 +1,24 @@
-"""Changes of the members of a group, in a time linear in operations and members."""
+"""Changes of the members of a group, in a time linear in the operations."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from scim2_models import Group, GroupMember, InvalidValueException
+from scim2_models import InvalidValueException
 
 _PREFIX = "urn:ietf:params:scim:schemas:core:2.0:group:"
 _SELECTION = re.compile(r'members\[\s*value\s+eq\s+"([^"\\]*)"\s*\]', re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class MemberChange:
+    """What a request changes of the members of a group."""
+
+    replaces: bool = False
+    """Whether the members that it does not add are removed."""
+    added: Collection[str] = ()
+    removed: Collection[str] = ()
 
 
 def take_members(operation: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
@@ -23,19 +34,19 @@ def take_members(operation: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None
     return {**operation, "path": "members", "value": value[key]}, {**operation, "value": rest} if rest else None
 
 
-def change_members(group: Group, operations: Iterable[Mapping[str, Any]]) -> None:
-    """Apply operations on members in their order. Raises InvalidValueException."""
-    ids = {str(member.value).lower(): None for member in group.members or []}
+def read_changes(operations: Iterable[Mapping[str, Any]]) -> MemberChange:
+    """Return what operations on members change in their order. Raises InvalidValueException."""
+    replaces, entries = False, dict[str, bool]()
     for operation in operations:
         verb, values = _read_change(operation)
         if verb == "replace":
-            ids = {}
-        for value in values:
-            if verb == "remove":
-                ids.pop(value, None)
-            else:
-                ids[value] = None
-    group.members = [GroupMember.model_validate({"value": value}) for value in ids] or None
+            replaces, entries = True, {}
+        entries.update(dict.fromkeys(values, verb != "remove"))
+    return MemberChange(
+        replaces=replaces,
+        added=[value for value, is_added in entries.items() if is_added],
+        removed=[value for value, is_added in entries.items() if not is_added],
+    )
 
 
 def _read_change(operation: Mapping[str, Any]) -> tuple[str, list[str]]:

@@ -1,6 +1,7 @@
 """Requests and answers of SCIM 2.0 as scim2-models reads and writes them."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, TypeVar, cast
 
@@ -30,7 +31,7 @@ from scim2_models import (
 
 from kosmos_rag.apps.http.toolkit.errors import ErrorFormat
 from kosmos_rag.apps.problem_details import Problem
-from kosmos_rag.scim.members import change_members, take_members
+from kosmos_rag.scim.members import MemberChange, read_changes, take_members
 
 Resource = TypeVar("Resource", bound=User[Any] | Group)
 
@@ -63,12 +64,34 @@ def parse_resource(model: type[Resource], body: Any, *, context: Context) -> Res
         return cast("Resource", model.model_validate(_require_object(body), scim_ctx=context))
 
 
-def apply_patch(model: type[Resource], resource: Resource, body: Any) -> Resource:
-    """Return a resource after the operations of a request. Raises SCIMException, ValidationError.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PatchRequest:
+    """The operations of a PATCH."""
+
+    members: MemberChange | None
+    """What it changes of the members of a group; None where no operation names them."""
+    request: Mapping[str, Any] | None
+    """The operations on attributes; None without one."""
+
+    def apply(self, model: type[Resource], resource: Resource) -> Resource:
+        """Change the attributes of a resource in place; return it. Raises SCIMException, ValidationError.
+
+        Args:
+            model: Class of the resource, with its extensions.
+            resource: Without members, or they are copied for each operation.
+        """
+        if self.request is not None:
+            with LENIENT:
+                patch: Any = PatchOp[model].model_validate(self.request, scim_ctx=Context.RESOURCE_PATCH_REQUEST)  # type: ignore[valid-type]
+                patch.patch(resource)
+        return resource
+
+
+def parse_patch(model: type[Any], body: Any) -> PatchRequest:
+    """Return the operations of a request. Raises SCIMException.
 
     Args:
-        model: Class of the resource, with its extensions.
-        resource: Is changed in place.
+        model: Class of the resource.
         body: The parsed JSON.
     """
     request = dict(_require_object(body))
@@ -76,26 +99,17 @@ def apply_patch(model: type[Resource], resource: Resource, body: Any) -> Resourc
     if not isinstance(operations, list) or not 0 < len(operations) <= _MAX_OPERATIONS:
         raise InvalidSyntaxException(detail=f"Operations is missing; send 1 to {_MAX_OPERATIONS}")
     rest = [_simplify(_check_operation(operation)) for operation in operations]
-    if isinstance(resource, Group):
+    of_members: list[Mapping[str, Any]] = []
+    if issubclass(model, Group):
         parts = [take_members(operation) for operation in rest]
-        change_members(resource, [members for members, _ in parts if members is not None])
+        of_members = [members for members, _ in parts if members is not None]
         rest = [other for _, other in parts if other is not None]
     if len(rest) > _MAX_COPIES:
         raise InvalidSyntaxException(detail=f"{len(rest)} operations change attributes; send up to {_MAX_COPIES}")
-    if rest:
-        _patch_attributes(model, resource, request | {"Operations": rest})
-    return resource
-
-
-def _patch_attributes(model: type[Resource], resource: Resource, request: dict[str, Any]) -> None:
-    members = resource.members if isinstance(resource, Group) else None
-    if isinstance(resource, Group):
-        resource.members = None  # or they are copied for each operation
-    with LENIENT:
-        patch: Any = PatchOp[model].model_validate(request, scim_ctx=Context.RESOURCE_PATCH_REQUEST)  # type: ignore[valid-type]
-        patch.patch(resource)
-    if isinstance(resource, Group):
-        resource.members = members
+    return PatchRequest(
+        members=read_changes(of_members) if of_members else None,
+        request=request | {"Operations": rest} if rest else None,
+    )
 
 
 def _check_operation(operation: Any) -> Mapping[str, Any]:
@@ -129,6 +143,12 @@ def parse_selection(model: type[Any], attributes: str | None, excluded: str | No
     names = {"attributes": attributes, "excludedAttributes": excluded}
     lists = {key: [name.strip() for name in text.split(",")] for key, text in names.items() if text}
     return ResponseParameters[model].model_validate(lists) if lists else None  # type: ignore[valid-type]
+
+
+def shows_members(selection: ResponseParameters[Any] | None) -> bool:
+    """Return whether an answer may have the members of groups."""
+    excluded = (selection.excluded_attributes if selection else None) or ()
+    return all(str(name).casefold() != "members" for name in excluded)
 
 
 def dump(resource: Any, context: Context, selection: ResponseParameters[Any] | None = None) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """The routes of SCIM 2.0."""
 
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
@@ -29,17 +30,18 @@ from kosmos_rag.scim.protocol import (
     ERROR_FORMAT,
     MAX_FILTER,
     MEDIA_TYPE,
-    apply_patch,
     build_config,
     build_list,
     describe_error,
     dump,
+    parse_patch,
     parse_resource,
     parse_search,
     parse_selection,
+    shows_members,
 )
 from kosmos_rag.scim.settings import ScimSettings
-from kosmos_rag.scim.store import EnterpriseAccount, ScimStore
+from kosmos_rag.scim.store import EnterpriseAccount, ScimStore, replace_members
 from kosmos_rag.scim.texts import check_texts
 
 _MODELS: dict[str, type[Any]] = {"Users": EnterpriseAccount, "Groups": Group}
@@ -113,9 +115,12 @@ async def _read_body(request: Request) -> Any:
 
 
 def _answer(resource: Any, context: Context, status: int, selection: ResponseParameters[Any] | None) -> Response:
-    headers = {"etag": resource.meta.version, "location": str(resource.meta.location)}
     body = dump(resource, context, selection)
-    return JSONResponse(body, status, media_type=MEDIA_TYPE, headers=headers)
+    return JSONResponse(body, status, media_type=MEDIA_TYPE, headers=_locate(resource))
+
+
+def _locate(resource: Any) -> dict[str, str]:
+    return {"etag": resource.meta.version, "location": str(resource.meta.location)}
 
 
 def _answer_definitions(model: type[Any], definitions: list[Any]) -> Response:
@@ -200,7 +205,8 @@ async def _list(
 ) -> Response:
     most = caller.service.settings.section(ScimSettings).max_page
     size = most if count is None else min(max(count, 0), most)
-    page = await caller.run(_open(caller, request).find, model, condition, start=max(start, 1), count=size)
+    find = partial(_open(caller, request).find, start=max(start, 1), count=size, related=shows_members(selection))
+    page = await caller.run(find, model, condition)
     body = build_list(model, page.resources, start=page.start, total=page.total, selection=selection)
     return JSONResponse(body, media_type=MEDIA_TYPE)
 
@@ -217,7 +223,8 @@ async def create(request: Request, model: Model, caller: Administrator, selectio
 @router.get("/{kind:scim_kind}/{resource_id}")
 async def get(request: Request, resource_id: str, model: Model, caller: Administrator, selection: Selected) -> Response:
     """Return a user or group."""
-    resource = await caller.run(_open(caller, request).get, model, resource_id)
+    read = partial(_open(caller, request).get, related=shows_members(selection))
+    resource = await caller.run(read, model, resource_id)
     return _answer(resource, Context.RESOURCE_QUERY_RESPONSE, 200, selection)
 
 
@@ -234,7 +241,9 @@ async def replace(
     store = _open(caller, request)
     body = await _read_body(request)
     replacement = parse_resource(model, body, context=Context.RESOURCE_REPLACEMENT_REQUEST)
-    replaced = await caller.run(store.change, model, resource_id, if_match, lambda _: replacement)
+    members = replace_members(replacement) if isinstance(replacement, Group) else None
+    change = partial(store.change, members=members, related=shows_members(selection))
+    replaced = await caller.run(change, model, resource_id, if_match, lambda _: replacement)
     return _answer(replaced, Context.RESOURCE_REPLACEMENT_RESPONSE, 200, selection)
 
 
@@ -247,12 +256,17 @@ async def patch(
     selection: Selected,
     if_match: IfMatch = None,
 ) -> Response:
-    """Change parts of a user or group."""
+    """Change parts of a user or group.
+
+    A change of nothing but members is answered without a body, so that adding one does not read all.
+    """
     store = _open(caller, request)
-    body = await _read_body(request)
-    changed = await caller.run(
-        store.change, model, resource_id, if_match, lambda current: apply_patch(model, current, body)
-    )
+    operations = parse_patch(model, await _read_body(request))
+    is_brief = operations.request is None and selection is None
+    change = partial(store.change, members=operations.members, related=not is_brief and shows_members(selection))
+    changed = await caller.run(change, model, resource_id, if_match, partial(operations.apply, model))
+    if is_brief:
+        return Response(status_code=204, headers=_locate(changed))
     return _answer(changed, Context.RESOURCE_PATCH_RESPONSE, 200, selection)
 
 

@@ -27,6 +27,7 @@ from scim2_models.path import CompareOperator, Comparison
 
 from kosmos_rag.core.types import is_text
 from kosmos_rag.engine.tenant import Tenant
+from kosmos_rag.scim.members import MemberChange
 from kosmos_rag.scim.names import fold_name
 from kosmos_rag.scim.sql import statement
 from kosmos_rag.scim.texts import check_texts
@@ -91,44 +92,63 @@ class ScimStore:
             with _refuse_conflicts(values["name"]):
                 connection.execute(statement("insert_resource"), values)
                 if isinstance(resource, Group):
-                    self._set_members(connection, resource_id, resource)
+                    self._change_members(connection, resource_id, replace_members(resource))
             return self._read(connection, type(resource), resource_id)
 
-    def get(self, model: type[Resource], resource_id: str) -> Resource:
-        """Return a user or group."""
+    def get(self, model: type[Resource], resource_id: str, *, related: bool = True) -> Resource:
+        """Return a user or group.
+
+        Args:
+            related: With the members of a group, or the groups of a user.
+        """
         with self._tenant.sessions.write() as connection:
-            return self._read(connection, model, _parse_id(resource_id))
+            return self._read(connection, model, _parse_id(resource_id), related=related)
 
     def change(
-        self, model: type[Resource], resource_id: str, etag: str | None, apply: Callable[[Resource], Resource]
+        self,
+        model: type[Resource],
+        resource_id: str,
+        etag: str | None,
+        apply: Callable[[Resource], Resource],
+        *,
+        members: MemberChange | None = None,
+        related: bool = True,
     ) -> Resource:
         """Change a user or group, and return it as it is stored.
 
         Args:
             etag: The versions that it may have, separated by commas; None or * for any.
-            apply: Returns the resource after the change.
+            apply: Returns the resource after the change; it is called with one without members and groups.
+            members: What changes of the members of a group, which may have very many.
+            related: See `get`.
         """
         with self._tenant.sessions.write() as connection:
-            current = self._read(connection, model, _parse_id(resource_id), lock=True)
+            current = self._read(connection, model, _parse_id(resource_id), lock=True, related=False)
             _check_version(current, etag)
             active = getattr(current, "active", None)
             changed = _with_active(apply(current), default=active is not False)
             values = {**self._columns(changed), "id": _parse_id(resource_id)}
             with _refuse_conflicts(values["name"]):
                 connection.execute(statement("update_resource"), values)
-                if isinstance(changed, Group):
-                    self._set_members(connection, values["id"], changed)
-            return self._read(connection, model, values["id"])
+                if members is not None:
+                    self._change_members(connection, values["id"], members)
+            return self._read(connection, model, values["id"], related=related)
 
     def delete(self, model: type[Resource], resource_id: str, etag: str | None = None) -> None:
         """Delete a user with its memberships, or a group. Args: see `change`."""
         values = {**self._scope(model), "id": _parse_id(resource_id)}
         with self._tenant.sessions.write() as connection:
-            _check_version(self._read(connection, model, values["id"], lock=True), etag)
+            _check_version(self._read(connection, model, values["id"], lock=True, related=False), etag)
             connection.execute(statement("delete_resource"), values)
 
     def find(
-        self, model: type[Resource], condition: ScimFilter[Any] | None, *, start: int, count: int
+        self,
+        model: type[Resource],
+        condition: ScimFilter[Any] | None,
+        *,
+        start: int,
+        count: int,
+        related: bool = True,
     ) -> ResourcePage[Resource]:
         """Return a page of the users or groups that a filter matches, the oldest first.
 
@@ -137,6 +157,7 @@ class ScimStore:
         Args:
             start: Number of the first one, from 1.
             count: Most resources of the page.
+            related: See `get`; a filter without an index reads them all the same.
         """
         keys = _index_values(condition)
         check_texts(keys)
@@ -147,7 +168,8 @@ class ScimStore:
                 matching = filter(condition.match, self._read_all(connection, model, values))
                 return _select_page(matching, start, count)
             row = connection.execute(statement("count_resources"), values).fetchone()
-            page = self._list(connection, model, values, start - 1, count) if count else []
+            paging = {**values, "limit": count, "offset": start - 1}
+            page = self._list(connection, model, paging, related=related) if count else []
             return ResourcePage(total=0 if row is None else row[0], start=start, resources=page)
 
     def _read_all(
@@ -160,15 +182,20 @@ class ScimStore:
                 yield from self._build(connection, model, rows)
 
     def _list(
-        self, connection: psycopg.Connection, model: type[Resource], values: Mapping[str, Any], offset: int, limit: int
+        self, connection: psycopg.Connection, model: type[Resource], values: Mapping[str, Any], *, related: bool
     ) -> list[Resource]:
         with connection.cursor(row_factory=class_row(StoredResource)) as cursor:
-            page = {**values, "limit": limit, "offset": offset}
-            rows = cursor.execute(statement("list_resources"), page).fetchall()
-        return self._build(connection, model, rows)
+            rows = cursor.execute(statement("list_resources"), values).fetchall()
+        return self._build(connection, model, rows, related=related)
 
     def _read(
-        self, connection: psycopg.Connection, model: type[Resource], resource_id: uuid.UUID, *, lock: bool = False
+        self,
+        connection: psycopg.Connection,
+        model: type[Resource],
+        resource_id: uuid.UUID,
+        *,
+        lock: bool = False,
+        related: bool = True,
     ) -> Resource:
         query = statement("lock_resource") if lock else statement("read_resource")
         with connection.cursor(row_factory=class_row(StoredResource)) as cursor:
@@ -176,24 +203,29 @@ class ScimStore:
             row = cursor.execute(query, values).fetchone()
         if row is None:
             raise _not_found(str(resource_id))
-        return self._build(connection, model, [row])[0]
+        return self._build(connection, model, [row], related=related)[0]
 
     def _build(
-        self, connection: psycopg.Connection, model: type[Resource], rows: Sequence[StoredResource]
+        self,
+        connection: psycopg.Connection,
+        model: type[Resource],
+        rows: Sequence[StoredResource],
+        *,
+        related: bool = True,
     ) -> list[Resource]:
-        """Return resources with their meta data, members and groups."""
+        """Return resources with their meta data, and with members or groups."""
         is_group = issubclass(model, Group)
         query = statement("list_members") if is_group else statement("list_groups_of_users")
         values = {"tenant_id": self._tenant.id, "ids": [row.id for row in rows]}
-        related: defaultdict[uuid.UUID, list[dict[str, Any]]] = defaultdict(list)
-        for owner, other, name in connection.execute(query, values).fetchall() if rows else ():
+        references: defaultdict[uuid.UUID, list[dict[str, Any]]] = defaultdict(list)
+        for owner, other, name in connection.execute(query, values).fetchall() if rows and related else ():
             folder = "Users" if is_group else "Groups"
             reference = {"value": str(other), "display": name, "$ref": f"{self._base_url}/{folder}/{other}"}
-            related[owner].append({**reference, "type": "User"} if is_group else reference)
+            references[owner].append({**reference, "type": "User"} if is_group else reference)
         key, kind = ("members", "Group") if is_group else ("groups", "User")
         resources = []
         for row in rows:
-            resource = model.model_validate({**row.content, "id": str(row.id), key: related[row.id] or None})
+            resource = model.model_validate({**row.content, "id": str(row.id), key: references[row.id] or None})
             resource.meta = Meta(
                 resource_type=kind,
                 created=row.created_at,
@@ -204,15 +236,18 @@ class ScimStore:
             resources.append(cast("Resource", resource))
         return resources
 
-    def _set_members(self, connection: psycopg.Connection, group_id: uuid.UUID, group: Group) -> None:
-        user_ids = {_parse_member(member.value) for member in group.members or []}
-        values = {"tenant_id": self._tenant.id, "id": group_id, "ids": [group_id], "user_ids": list(user_ids)}
-        row = connection.execute(statement("count_users"), values).fetchone()
-        if row is None or row[0] != len(user_ids):
+    def _change_members(self, connection: psycopg.Connection, group_id: uuid.UUID, change: MemberChange) -> None:
+        scope = {"tenant_id": self._tenant.id, "id": group_id}
+        added = {**scope, "user_ids": list({_parse_member(member) for member in change.added})}
+        row = connection.execute(statement("count_users"), added).fetchone()
+        if row is None or row[0] != len(added["user_ids"]):
             raise InvalidValueException(detail="a member is no user of this tenant; create its user first")
-        current = {user_id for _, user_id, _ in connection.execute(statement("list_members"), values).fetchall()}
-        connection.execute(statement("delete_members"), {**values, "user_ids": list(current - user_ids)})
-        connection.execute(statement("insert_members"), {**values, "user_ids": list(user_ids - current)})
+        if change.replaces:
+            connection.execute(statement("delete_other_members"), added)
+        elif change.removed:
+            removed = [user_id for user_id in map(_read_uuid, change.removed) if user_id is not None]
+            connection.execute(statement("delete_members"), {**scope, "user_ids": removed})
+        connection.execute(statement("insert_members"), added)
 
     def _scope(self, model: type[Any]) -> dict[str, Any]:
         return {"tenant_id": self._tenant.id, "kind": "Group" if issubclass(model, Group) else "User"}
@@ -235,6 +270,11 @@ class ScimStore:
             "content": Jsonb(content),
             "now": datetime.now(UTC),
         }
+
+
+def replace_members(group: Group) -> MemberChange:
+    """Return the change to the members that a group has, and no others."""
+    return MemberChange(replaces=True, added=[str(member.value) for member in group.members or ()])
 
 
 def _select_page(resources: Iterator[Resource], start: int, count: int) -> ResourcePage[Resource]:
@@ -289,17 +329,22 @@ def _index_values(condition: Any) -> dict[str, str]:
 
 
 def _parse_id(text: str) -> uuid.UUID:
+    if (resource_id := _read_uuid(text)) is None:
+        raise _not_found(text)
+    return resource_id
+
+
+def _parse_member(text: str) -> uuid.UUID:
+    if (user_id := _read_uuid(text)) is None:
+        raise InvalidValueException(detail=f"member {text[:60]!r} is no id of a user")
+    return user_id
+
+
+def _read_uuid(text: str) -> uuid.UUID | None:
     try:
         return uuid.UUID(text)
     except ValueError:
-        raise _not_found(text) from None
-
-
-def _parse_member(text: str | None) -> uuid.UUID:
-    try:
-        return uuid.UUID(text or "")
-    except ValueError:
-        raise InvalidValueException(detail=f"member {str(text)[:60]!r} is no id of a user") from None
+        return None
 
 
 def _not_found(resource_id: str) -> NotFoundException:

@@ -71,6 +71,10 @@ ON CONFLICT DO NOTHING
 DELETE FROM kosmos.scim_members m
  WHERE m.tenant_id = %(tenant_id)s AND m.group_id = %(id)s AND m.user_id = ANY (%(user_ids)s::uuid[])
 
+-- name: delete_other_members
+DELETE FROM kosmos.scim_members m
+ WHERE m.tenant_id = %(tenant_id)s AND m.group_id = %(id)s AND m.user_id <> ALL (%(user_ids)s::uuid[])
+
 -- name: count_users
 SELECT count(*)
   FROM kosmos.scim_resources u

@@ -35,8 +35,8 @@ EXCEPTIONS = {
     # A user without `active` stays deactivated: docs/scim.md.
     ("check_remove_attribute", "User", "did not remove attribute 'active'"),
     # The display name of a member is that of its user, and not what a group says.
-    ("check_add_attribute", "Group", "unexpected value for 'members'"),
-    ("check_replace_attribute", "Group", "unexpected value for 'members'"),
+    ("check_add_attribute", "Group", "Attribute 'members' was not added or has unexpected value"),
+    ("check_replace_attribute", "Group", "Attribute 'members' was not replaced or has unexpected value"),
     # A search over users and groups at once is optional (RFC 7644, 3.4.2.1), and not offered.
     ("search_with_attributes", "User", "Not Found"),
     ("search_with_attributes", "Group", "Not Found"),
