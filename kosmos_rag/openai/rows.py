@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import Any, Self
 
 import psycopg
-from psycopg.rows import dict_row
+from psycopg.rows import dict_row, kwargs_row
 from psycopg.types.json import Jsonb
 
+from kosmos_rag.core.types import JobState
 from kosmos_rag.openai.records import FileCounts, FileInfo, FileStatus, VectorStoreFileInfo, VectorStoreInfo
 from kosmos_rag.openai.sql import statement
 
@@ -47,15 +48,25 @@ ALL = PageRequest()
 class PendingFile:
     """An attached file without a document, by its job."""
 
-    collection: str
     document_id: uuid.UUID
     source: str
     attributes: Mapping[str, Any]
     status: FileStatus
     code: str | None
     message: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PendingAttachment:
+    """An attached file without a document, or with an unfinished job."""
+
+    collection: str
+    document_id: uuid.UUID
+    job_id: uuid.UUID
     replaces: bool
     """Whether there is a readable document of an earlier job."""
+    state: JobState = JobState.QUEUED
+    """State of the job, which another statement reads."""
 
 
 def list_files(
@@ -104,10 +115,8 @@ def list_pending_attachments(
     *,
     unfinished: Collection[uuid.UUID],
     ids: Collection[uuid.UUID] | None = None,
-) -> list[tuple[uuid.UUID, uuid.UUID, bool]]:
+) -> list[PendingAttachment]:
     """Return attached files with their jobs.
-
-    Each is document, job, and whether the document is readable.
 
     Files with a readable document and no unfinished job are left out.
 
@@ -121,7 +130,21 @@ def list_pending_attachments(
         "unfinished": list(unfinished),
         "ids": None if ids is None else list(ids),
     }
-    return connection.execute(statement("pending_attachments"), values).fetchall()
+    with connection.cursor(row_factory=kwargs_row(PendingAttachment)) as cursor:
+        return cursor.execute(statement("pending_attachments"), values).fetchall()
+
+
+def list_file_ids(
+    connection: psycopg.Connection, tenant_id: uuid.UUID, collection: str, *, page: PageRequest
+) -> list[tuple[datetime, uuid.UUID]]:
+    """Return times and ids of the files of a page, whatever their states.
+
+    Args:
+        connection: A transaction of the app role.
+        page: Order and position.
+    """
+    values = {"tenant_id": tenant_id, "collection": collection, **page.values}
+    return connection.execute(statement("list_file_ids"), values).fetchall()
 
 
 def list_vector_store_files(

@@ -24,7 +24,9 @@ from kosmos_rag.openai.records import (
 from kosmos_rag.openai.rows import (
     ALL,
     PageRequest,
+    PendingAttachment,
     PendingFile,
+    list_file_ids,
     list_pending_attachments,
     list_vector_store_files,
     list_vector_stores,
@@ -33,7 +35,7 @@ from kosmos_rag.openai.sql import statement
 
 _NO_STORE = "there is no such vector store, or none with a document that you may read"
 _BATCH = 1000
-"""Jobs in memory at a time, some kilobytes each, while the files of a vector store are counted."""
+"""Jobs in memory at a time, some kilobytes each."""
 _STATES = {
     JobState.DONE: FileStatus.COMPLETED,
     JobState.DEAD: FileStatus.FAILED,
@@ -89,8 +91,8 @@ class TenantVectorStores:
         with self._tenant.sessions.read(self._files.principals) as connection:
             stores = list_vector_stores(connection, self._tenant.id, ids=ids, page=page)
         counts = {store.collection: Counter(completed=store.counts.completed) for store in stores}
-        for entry in self._iterate_pending(list(counts)):
-            counts[entry.collection][str(entry.status)] += 1
+        for entry in self._list_pending(list(counts)):
+            counts[entry.collection][str(_read_status(entry.state))] += 1
             counts[entry.collection]["completed"] -= entry.replaces
         return [replace(store, counts=FileCounts(**counts[store.collection])) for store in stores]
 
@@ -174,7 +176,34 @@ class TenantVectorStores:
             page: Order and position.
         """
         self.require(collection)
-        pending = list(self._iterate_pending([collection], ids))
+        if ids is not None:
+            return self._read_files(collection, ids, status, page)
+        files: list[VectorStoreFileInfo] = []
+        # What a page shows depends on jobs, which the statement of the page cannot join: those of others are not read.
+        for listed in self._iterate_ids(collection, page, _BATCH if status else page.limit or _BATCH):
+            files += self._read_files(collection, listed, status, replace(page, position=None))
+            if page.limit is not None and len(files) >= page.limit:
+                return files[: page.limit]
+        return files
+
+    def _iterate_ids(self, collection: str, page: PageRequest, size: int) -> Iterator[list[uuid.UUID]]:
+        """Yield the ids of files in the order of a page, some at a time, also of those that it does not show."""
+        listed = page
+        while True:
+            with self._tenant.sessions.read(self._files.principals) as connection:
+                entries = list_file_ids(connection, self._tenant.id, collection, page=replace(listed, limit=size))
+            if entries:
+                yield [file_id for _, file_id in entries]
+            if len(entries) < size:
+                return
+            listed = replace(page, position=entries[-1])
+
+    def _read_files(
+        self, collection: str, ids: Collection[uuid.UUID], status: FileStatus | None, page: PageRequest
+    ) -> list[VectorStoreFileInfo]:
+        jobs_of = {entry.job_id: entry for entry in self._list_pending([collection], ids)}
+        jobs = self._jobs.find(ids=list(jobs_of), limit=len(jobs_of)) if jobs_of else []
+        pending = [_build_pending_file(jobs_of[job.id].document_id, job) for job in jobs]
         with self._tenant.sessions.read(self._files.principals) as connection:
             return list_vector_store_files(
                 connection, self._tenant.id, collection, pending, ids=ids, status=status, page=page
@@ -261,23 +290,25 @@ class TenantVectorStores:
             attachments = connection.execute(statement("attachments"), values).fetchall()
         self._jobs.cancel([job_id for _, job_id in attachments])
 
-    def _iterate_pending(
+    def _list_pending(
         self, collections: Sequence[str], ids: Collection[uuid.UUID] | None = None
-    ) -> Iterator[PendingFile]:
-        """Yield the attached files without a readable document, with a batch of jobs in memory."""
+    ) -> list[PendingAttachment]:
+        """Return the attached files without a readable document, or with an unfinished job."""
         if not collections:
-            return
+            return []
         unfinished = self._list_unfinished(collections, ids)
         with self._tenant.sessions.read(self._files.principals) as connection:
             rows = list_pending_attachments(connection, self._tenant.id, collections, unfinished=unfinished, ids=ids)
-        for first in range(0, len(rows), _BATCH):
-            batch = rows[first : first + _BATCH]
-            jobs = {job.id: job for job in self._jobs.find(ids=[row[1] for row in batch], limit=len(batch))}
-            entries = [(document, jobs[job_id], replaces) for document, job_id, replaces in batch if job_id in jobs]
-            published = self._list_existing([document for document, job, _ in entries if job.state is JobState.DONE])
-            for document_id, job, replaces in entries:
-                if job.state is not JobState.DONE or document_id in published:
-                    yield _build_pending_file(document_id, job, replaces=replaces)
+        states = self._read_states([row.job_id for row in rows])
+        entries = [replace(row, state=states[row.job_id]) for row in rows if row.job_id in states]
+        published = self._list_existing([entry.document_id for entry in entries if entry.state is JobState.DONE])
+        return [entry for entry in entries if entry.state is not JobState.DONE or entry.document_id in published]
+
+    def _read_states(self, job_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, JobState]:
+        """Return the states of jobs without what they contain."""
+        values = {"tenant_id": self._tenant.id, "job_ids": list(job_ids)}
+        with self._tenant.sessions.write() as connection:
+            return {row[0]: JobState(row[1]) for row in connection.execute(statement("file_job_states"), values)}
 
     def _list_unfinished(self, collections: Sequence[str], ids: Collection[uuid.UUID] | None) -> list[uuid.UUID]:
         """Return unfinished jobs of files, which the reader may not see.
@@ -308,15 +339,17 @@ def scalars(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in metadata.items() if isinstance(value, str | int | float)}
 
 
-def _build_pending_file(document_id: uuid.UUID, job: JobInfo, *, replaces: bool) -> PendingFile:
+def _read_status(state: JobState) -> FileStatus:
+    return _STATES.get(state, FileStatus.IN_PROGRESS)
+
+
+def _build_pending_file(document_id: uuid.UUID, job: JobInfo) -> PendingFile:
     fields = job.payload["document"]
     return PendingFile(
-        collection=job.collection,
         document_id=document_id,
         source=fields["source"],
         attributes=fields["metadata"],
-        status=_STATES.get(job.state, FileStatus.IN_PROGRESS),
+        status=_read_status(job.state),
         code=job.code if job.state is JobState.DEAD else None,
         message=job.error if job.state is JobState.DEAD else None,
-        replaces=replaces,
     )

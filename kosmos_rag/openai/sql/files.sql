@@ -90,13 +90,37 @@ SELECT j.id
 
 -- name: pending_attachments
 -- Attached files that this reader sees, without a document that it may read, or with an unfinished job.
-SELECT a.document_id, a.job_id, d.id IS NOT NULL
+SELECT a.collection, a.document_id, a.job_id, d.id IS NOT NULL AS replaces
   FROM kosmos.vector_store_files a
   JOIN kosmos.files f ON f.tenant_id = %(tenant_id)s AND f.id = a.file_id
   LEFT JOIN kosmos.documents d ON d.tenant_id = %(tenant_id)s AND d.id = a.document_id
  WHERE a.tenant_id = %(tenant_id)s AND a.collection = ANY (%(collections)s)
    AND (%(ids)s::uuid[] IS NULL OR a.file_id = ANY (%(ids)s))
    AND (d.id IS NULL OR a.job_id = ANY (%(unfinished)s::uuid[]))
+
+-- name: file_job_states
+SELECT j.id, j.state FROM kosmos.jobs j WHERE j.tenant_id = %(tenant_id)s AND j.id = ANY (%(job_ids)s::uuid[])
+
+-- name: list_file_ids
+-- A page of what `list_vector_store_files` may list: readable documents, and attached files that this reader sees.
+SELECT e.created_at, e.id
+  FROM (SELECT coalesce(a.created_at, d.created_at) AS created_at, coalesce(a.file_id, d.id) AS id
+          FROM kosmos.documents d
+          LEFT JOIN kosmos.vector_store_files a
+            ON a.tenant_id = %(tenant_id)s AND a.document_id = d.id AND a.collection = d.collection
+         WHERE d.tenant_id = %(tenant_id)s AND d.collection = %(collection)s
+         UNION ALL
+        SELECT a.created_at, a.file_id
+          FROM kosmos.vector_store_files a
+          JOIN kosmos.files f ON f.tenant_id = %(tenant_id)s AND f.id = a.file_id
+         WHERE a.tenant_id = %(tenant_id)s AND a.collection = %(collection)s
+           AND NOT EXISTS (SELECT FROM kosmos.documents d WHERE d.tenant_id = %(tenant_id)s AND d.id = a.document_id)) e
+ WHERE (%(position)s::timestamptz IS NULL
+        OR CASE WHEN %(descending)s THEN (e.created_at, e.id) < (%(position)s::timestamptz, %(position_id)s::uuid)
+                ELSE (e.created_at, e.id) > (%(position)s::timestamptz, %(position_id)s::uuid) END)
+ ORDER BY CASE WHEN %(descending)s THEN e.created_at END DESC, CASE WHEN %(descending)s THEN e.id END DESC,
+          e.created_at, e.id
+ LIMIT %(limit)s
 
 -- name: existing_documents
 -- Readable or not.

@@ -105,9 +105,7 @@ def test_deleted_file__leaves_all_stores_and_deleted_store_keeps_files(speaking:
     assert [result.id for result in client.vector_stores.files.list(stores[1])] == [files[1]]
 
 
-def test_poll__reads_the_jobs_that_it_shows_a_batch_at_a_time(
-    speaking: Speaking, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lists__read_the_jobs_that_they_show(speaking: Speaking, monkeypatch: pytest.MonkeyPatch) -> None:
     client, recorded = speaking.client(), list[dict[str, Any]]()
     execute = psycopg.Cursor.execute
 
@@ -115,15 +113,35 @@ def test_poll__reads_the_jobs_that_it_shows_a_batch_at_a_time(
         recorded.extend([params] if isinstance(params, dict) else ())
         return execute(self, query, params, **options)
 
-    files = [upload(client, f"{number}.md") for number in range(3)]
+    def read_jobs() -> list[int]:
+        lengths = [len(params["ids"]) for params in recorded if "before" in params]
+        recorded.clear()
+        return lengths
+
+    files = [upload(client, f"{number}.md") for number in range(5)]
     store = client.vector_stores.create(file_ids=files).id
     monkeypatch.setattr(psycopg.Cursor, "execute", record)
-    monkeypatch.setattr(vector_stores, "_BATCH", 2)
     assert client.vector_stores.files.retrieve(files[0], vector_store_id=store).status == "in_progress"
     assert [len(params["unfinished"]) for params in recorded if "unfinished" in params] == [1]
+    assert read_jobs() == [1]
+    assert client.vector_stores.retrieve(store).file_counts.in_progress == 5
+    assert read_jobs() == []
+    pages = client.vector_stores.files.list(store, limit=2)
+    assert [file.status for file in pages.data] == ["in_progress"] * 2
+    assert read_jobs() == [3]  # one more shows that there is a next page
+    assert len({file.id for file in pages}) == 5
     recorded.clear()
-    assert client.vector_stores.retrieve(store).file_counts.in_progress == 3
-    assert [len(params["ids"]) for params in recorded if "before" in params] == [2, 1]
+    monkeypatch.setattr(vector_stores, "_BATCH", 2)
+    assert list(client.vector_stores.files.list(store, filter="completed")) == []
+    assert read_jobs() == [2, 2, 1]
+    speaking.work()
+    client.vector_stores.files.create(store, file_id=files[0])
+    for order, expected in (("asc", files[1:]), ("desc", files[:0:-1])):
+        listed = client.vector_stores.files.list(store, filter="completed", order=order, limit=1)  # type: ignore[arg-type]
+        assert {file.id for file in listed} == set(expected)
+    (again,) = client.vector_stores.files.list(store, filter="in_progress")
+    assert again.id == files[0]
+    assert client.vector_stores.files.list(store, filter="in_progress", limit=1).has_more is False
 
 
 def test_batch__is_counted_cancelled_and_listed(speaking: Speaking) -> None:
