@@ -82,8 +82,8 @@ class BufferedMeter:
         self._waiting: dict[TenantRef, list[UsageRow]] = {}
         self._stored: set[uuid.UUID] = set()
         """Tenants whose usage has been written: one of them that is not there any more was erased."""
-        self._without_documents: set[TenantRef] = set()
-        """Tenants that had no document when their usage was to be written."""
+        self._failures: dict[TenantRef, DatabaseError] = {}
+        """Why usage waits; that of other tenants waits for their first document."""
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
@@ -122,11 +122,11 @@ class BufferedMeter:
         self.flush()
         for owner, rows in self._waiting.items():
             # A question to a new tenant is no fault.
-            is_new = owner in self._without_documents
+            failure = self._failures.get(owner)
             log.log(
-                logging.INFO if is_new else logging.WARNING,
+                logging.WARNING if failure else logging.INFO,
                 "usage of tenant %s was not stored: %s", owner.name,
-                "it has no document" if is_new else f"the database failed; {len(rows):,} rows are lost",
+                f"{failure}; {len(rows):,} rows are lost" if failure else "it has no document",
                 extra={"action": "usage_dropped", "tenant": owner.name},
             )  # fmt: skip
 
@@ -156,6 +156,7 @@ class BufferedMeter:
             self._waiting.setdefault(key.owner, []).append(row)
 
     def _write_rows(self) -> None:
+        self._failures = {}
         for owner, rows in list(self._waiting.items()):
             try:
                 with self._append(owner) as connection:
@@ -163,16 +164,14 @@ class BufferedMeter:
                         insert_rows(connection, owner.id, rows)
                 if is_owned:
                     self._stored.add(owner.id)
-                    self._without_documents.discard(owner)
                     del self._waiting[owner]
                 else:
-                    self._without_documents.add(owner)
                     self._keep_recent(owner)
             except DatabaseError as error:
-                self._without_documents.discard(owner)
+                self._failures[owner] = error
                 log.debug("usage waits: %s", error, extra={"action": "usage_waits", "tenant": owner.name})
                 if _concerns_all(error):
-                    self._without_documents.clear()
+                    self._failures = dict.fromkeys(self._waiting, error)
                     return
 
     def _keep_recent(self, owner: TenantRef) -> None:
@@ -188,7 +187,6 @@ class BufferedMeter:
             self._waiting[owner] = join_rows([replace(row, subject=None) for row in recent])
         else:
             del self._waiting[owner]
-            self._without_documents.discard(owner)
         if dropped := len(rows) - len(recent):
             log.warning(
                 "%d rows of usage were dropped: their tenant was erased, or had no document for a day", dropped,
@@ -205,14 +203,12 @@ class BufferedMeter:
                 self.limits.refresh(owner)
             except DatabaseError as error:  # the counters stay, and are read the next time
                 if _concerns_all(error):
-                    self._without_documents.clear()
                     return
 
     def _drop_oldest(self) -> None:
         excess = sum(map(len, self._waiting.values())) - _MAX_WAITING
         for owner in sorted(self._waiting, key=lambda owner: owner.id in self._stored) if excess > 0 else ():
             dropped = len(self._waiting.pop(owner))
-            self._without_documents.discard(owner)
             log.error(
                 "%d rows of usage were dropped: the database has refused them for long", dropped,
                 extra={"action": "usage_dropped", "tenant": owner.name},

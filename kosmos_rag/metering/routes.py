@@ -62,15 +62,15 @@ async def table(caller: ConsoleOperator, days: Days = _DEFAULT_DAYS, by: Dimensi
         by: rows of a day.
     """
     store = UsageStore(caller.tenant())
-    report = await caller.run(store.read, since=_begin(days), every="day", by=[by])
+    report = await caller.run(store.read, since=_begin(days), every="day", by=[by], limits=False)
     headers = {"content-disposition": f'attachment; filename="usage-{datetime.now(UTC):%Y-%m-%d}.csv"'}
     return Response(write_csv(report, [by], every="day"), media_type="text/csv", headers=headers)
 
 
 def _read_view(tenant: Tenant, days: int, dimension: str) -> UsageView:
     store, since = UsageStore(tenant), _begin(days)
-    by_day, total = store.read(since=since, every="day"), store.read(since=since)
-    listed = store.read(since=since, by=[dimension])
+    by_day, total = store.read(since=since, every="day", limits=False), store.read(since=since)
+    listed = store.read(since=since, by=[dimension], limits=False)
     return build_view(by_day, total, listed, dimension, warn_at=store.warn_at)
 
 

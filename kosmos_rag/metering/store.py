@@ -69,6 +69,7 @@ class UsageStore:
         every: str | None = None,
         by: Collection[str] = (),
         subject: str | None = None,
+        limits: bool = True,
     ) -> UsageReport:
         """Return what the tenant has used.
 
@@ -81,6 +82,7 @@ class UsageStore:
             every: Interval of the rows: `hour`, `day` or `month`; None for one row of the whole time.
             by: What the amounts are listed by: `collection`, `subject`, `model`.
             subject: Of this reader alone, `key:NAME` for an API key; None for all.
+            limits: Whether the report has the limits; each is a sum of its whole period.
         """
         now = datetime.now(UTC)
         start = begin_period("hour", since) if since else begin_period("month", now)
@@ -103,7 +105,7 @@ class UsageStore:
         }
         with self._tenant.sessions.read() as connection, connection.cursor(row_factory=kwargs_row(UsageAmount)) as rows:
             amounts = tuple(rows.execute(statement("read_usage"), values).fetchall())
-            states = tuple(self._list_limits(connection, now))
+            states = tuple(self._list_limits(connection, now)) if limits else ()
         if len(amounts) > _MAX_ROWS:
             raise RequestError(f"the usage has more than {_MAX_ROWS:,} rows; ask for a shorter time, or by fewer names")
         return UsageReport(

@@ -7,17 +7,23 @@ from typing import Self
 
 import pytest
 
+from kosmos_rag import Engine, Settings
 from kosmos_rag.apps.client import Client
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.metering import store as store_module
 from kosmos_rag.metering.limits import begin_period
 from kosmos_rag.metering.records import UsageReport
+from kosmos_rag.metering.settings import UsageLimit
+from kosmos_rag.metering.sql import statement
 from kosmos_rag.metering.store import UsageRow, insert_rows
 from kosmos_rag.metering.times import parse_time
 from kosmos_rag.metering.views import build_view
+from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.apps.http.console_visits import extract_text, visitor
-from tests.integration.apps.http.serving import Running
+from tests.integration.apps.http.serving import Running, Signer, serving, with_tokens
+from tests.integration.variants import changed
+from tests.statements import recorded_statements
 
 HOSTILE = "<script>alert(1)</script>"
 
@@ -96,6 +102,21 @@ def test_page__shows_totals_a_plot_and_a_table_and_gives_csv(served: Running) ->
     with visitor(served, "read") as client:
         assert client.get("/usage").status_code == 403
         assert client.get("/usage.csv").status_code == 403
+
+
+def test_page__reads_each_limit_once(settings: Settings, signer: Signer) -> None:
+    limits = {"metering.limits": {"*": UsageLimit(questions=4), "*/key:site": UsageLimit(questions=3)}}
+    configured = with_tokens(changed(settings, limits), signer)
+    with Engine(configured, embedder=HashingEmbedder()) as engine, serving(engine, signer) as limited:
+        _store(limited.tenant(), "questions", 3, subject="key:site")
+        with visitor(limited, "admin") as client:
+            with recorded_statements() as statements:
+                page = client.get("/usage")
+            assert "key:site" in extract_text(page)
+            assert statements.count(statement("read_totals")) == 2
+            with recorded_statements() as statements:
+                client.get("/usage.csv")
+            assert statement("read_totals") not in statements
 
 
 def test_table__is_named_after_today_in_the_last_hour_too(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
