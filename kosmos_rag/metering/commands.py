@@ -39,10 +39,9 @@ def usage(
 
     if as_csv and common.as_json:
         raise RequestError("--csv and --json are given; use one of them")
-    times = {"since": parse_time("--since", since), "until": parse_time("--until", until)}
-    names = by or ()
+    begin, end, names = parse_time("--since", since), parse_time("--until", until), by or ()
     with common.open_tenant() as tenant:
-        report = UsageStore(tenant).read(every=every, by=names, subject=subject, **times)
+        report = UsageStore(tenant).read(since=begin, until=end, every=every, by=names, subject=subject)
     if as_csv:
         typer.echo(write_csv(report, names, every=every), nl=False)
     elif common.as_json:

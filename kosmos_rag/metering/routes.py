@@ -35,8 +35,9 @@ async def usage(
     subject: Annotated[str | None, Query(description="Only of this reader, `key:NAME` for an API key.")] = None,
 ) -> UsageReport:
     """Show what the tenant has used, and what it cost."""
-    times = {"since": parse_time("since", since), "until": parse_time("until", until)}
-    return await caller.run(UsageStore(caller.tenant()).read, every=every, by=by or (), subject=subject, **times)
+    begin, end = parse_time("since", since), parse_time("until", until)
+    read = UsageStore(caller.tenant()).read
+    return await caller.run(read, since=begin, until=end, every=every, by=by or (), subject=subject)
 
 
 @pages.get("/usage")

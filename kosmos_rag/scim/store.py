@@ -238,9 +238,10 @@ class ScimStore:
 
     def _change_members(self, connection: psycopg.Connection, group_id: uuid.UUID, change: MemberChange) -> None:
         scope = {"tenant_id": self._tenant.id, "id": group_id}
-        added = {**scope, "user_ids": list({_parse_member(member) for member in change.added})}
+        user_ids = {_parse_member(member) for member in change.added}
+        added = {**scope, "user_ids": list(user_ids)}
         row = connection.execute(statement("count_users"), added).fetchone()
-        if row is None or row[0] != len(added["user_ids"]):
+        if row is None or row[0] != len(user_ids):
             raise InvalidValueException(detail="a member is no user of this tenant; create its user first")
         if change.replaces:
             connection.execute(statement("delete_other_members"), added)
