@@ -61,7 +61,8 @@ def format_rule(quantity: str, amount: float, per: str, currency: str) -> str:
         per: Its period.
         currency: That of the prices.
     """
-    return f"{format_amount(amount)} {currency if quantity == 'cost' else quantity} a {per}"
+    period = "an hour" if per == "hour" else f"a {per}"
+    return f"{format_amount(amount)} {currency if quantity == 'cost' else quantity} {period}"
 
 
 def format_amount(amount: float) -> str:

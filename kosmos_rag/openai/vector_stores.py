@@ -187,7 +187,7 @@ class TenantVectorStores:
         return files
 
     def _iterate_ids(self, collection: str, page: PageRequest, size: int) -> Iterator[list[uuid.UUID]]:
-        """Yield the ids of files in the order of a page, some at a time, also of those that it does not show."""
+        """Yield the ids of files in the order of a page, some at a time."""
         listed = page
         while True:
             with self._tenant.sessions.read(self._files.principals) as connection:

@@ -18,7 +18,7 @@ from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.metering import store as store_module
 from kosmos_rag.metering.limits import begin_period
-from kosmos_rag.metering.records import LimitState, format_amount, format_limit
+from kosmos_rag.metering.records import LimitState, format_amount, format_limit, format_rule
 from kosmos_rag.metering.store import UsageRow, UsageStore, insert_rows
 from kosmos_rag.metering.tables import write_csv
 
@@ -210,6 +210,7 @@ def test_command__prints_a_table_json_and_csv(acme: Tenant, settings: Settings) 
 def test_format_limit__names_the_currency_and_keeps_large_numbers_readable() -> None:
     money = LimitState(subject=None, per="day", quantity="cost", amount=20.0, total=0.0035575)
     size = LimitState(subject=None, per="month", quantity="bytes", amount=1_000_000_000, total=70_902.0)
+    assert format_rule("questions", 3, "hour", "EUR") == "3 questions an hour"
     assert format_limit(money, "EUR") == "0.0036 of 20 EUR a day"
     assert format_limit(size, "EUR") == "70,902 of 1,000,000,000 bytes a month"
 

@@ -492,8 +492,8 @@ def test_patch__of_members_reads_no_others(client: httpx.Client) -> None:
     assert (response.status_code, response.content, response.headers["etag"]) == (204, b"", 'W/"2"')
     members = {member["value"] for member in client.get(response.headers["location"]).json()["members"]}
     assert members == set(users[1:])
-    shown = _patch(client, f"Groups/{group}", adding, params={"attributes": "members"})
-    assert len(shown.json()["members"]) == 2  # with `attributes` the standard requires an answer
+    response = _patch(client, f"Groups/{group}", adding, params={"attributes": "members"})
+    assert len(response.json()["members"]) == 2  # with `attributes` the standard requires an answer
     with recorded_statements() as statements:
         client.get(f"/scim/v2/Groups/{group}", params={"excludedAttributes": "members"})
         _find(client, "Groups", 'displayName eq "HR"', excludedAttributes="members")
