@@ -71,15 +71,21 @@ class OpenIdClient:
     """Signs users in at the provider of the settings. One event loop uses it."""
 
     def __init__(self, settings: Settings) -> None:
-        """Prepare the keys of the cookies; the provider is asked at the first sign-in."""
+        """Prepare the keys of the cookies; the provider is asked at the first sign-in.
+
+        Raises ConfigError without the secrets.
+        """
         import httpx
 
         openid = settings.service.openid
         assert openid.issuer is not None
         assert openid.client_id is not None
-        assert openid.client_secret is not None
-        assert openid.session_secret is not None
         assert openid.url is not None
+        if openid.client_secret is None or openid.session_secret is None:
+            raise ConfigError(
+                "signing in by OpenID Connect needs two secrets: set KOSMOS_SERVICE__OPENID__CLIENT_SECRET and "
+                "KOSMOS_SERVICE__OPENID__SESSION_SECRET, or set service.openid.issuer to null"
+            )
         self._settings, self._openid = settings, openid
         self._issuer, self._client_id = openid.issuer, openid.client_id
         self._client_secret = openid.client_secret.get_secret_value()

@@ -73,7 +73,7 @@ def create_service(engine: AsyncEngine) -> Service:
 
     Where agents log in, a token must be issued for this server: its public URL is the audience.
     """
-    return create_http_service(engine, audience=engine.settings.mcp.url)
+    return create_http_service(engine, audience=engine.settings.mcp.url, console=False)
 
 
 def create_server(service: Service) -> Server[Any]:

@@ -54,7 +54,7 @@ async def _serve(engine: Engine, identity: Identity) -> None:
         # In the background: clients do not wait long for the handshake.
         warming = asyncio.create_task(_warm_up(async_engine, engine))
         with _close_on_signals():
-            server = create_server(create_service(async_engine), lambda _: identity)
+            server = create_server(create_service(async_engine, console=False), lambda _: identity)
             async with stdio_server() as (incoming, outgoing):
                 await server.run(incoming, outgoing, server.create_initialization_options())
         warming.cancel()

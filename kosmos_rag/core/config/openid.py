@@ -87,7 +87,8 @@ class OpenIdSettings(Section):
     def _check_complete(self) -> Self:
         if self.issuer is None:
             return self
-        needed = ("client_id", "client_secret", "session_secret", "url")
+        # The secrets are checked where the console is served: workers and commands read this section too.
+        needed = ("client_id", "url")
         remedy = "signing in by OpenID Connect needs it: set it, or set issuer to null"
         conflicts = [Conflict((name, "issuer"), remedy) for name in needed if getattr(self, name) is None]
         if (self.tenant is None) == (self.tenant_claim is None):

@@ -56,11 +56,12 @@ class Service:
     shared: SharedObjects = field(default_factory=SharedObjects)
 
 
-def create_service(engine: AsyncEngine, *, audience: str | None = None) -> Service:
+def create_service(engine: AsyncEngine, *, audience: str | None = None, console: bool = True) -> Service:
     """Create the service for an open engine. Raises ConfigError.
 
     Args:
         audience: required audience of tokens; None for `service.tokens.audience`.
+        console: Whether users sign in to the console, for which the provider's secrets are needed.
     """
     settings = engine.settings
     metrics, limiter = ServiceMetrics(settings.observability), ConcurrencyLimiter(engine, settings)
@@ -81,6 +82,6 @@ def create_service(engine: AsyncEngine, *, audience: str | None = None) -> Servi
         rate_limiter=RateLimiter(settings.service),
         metrics=metrics,
         readiness=Readiness(engine.sync_engine),
-        openid=None if settings.service.openid.issuer is None else OpenIdClient(settings),
+        openid=OpenIdClient(settings) if console and settings.service.openid.issuer is not None else None,
         directory=directory,
     )

@@ -20,9 +20,11 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.apps.auth.openid import OpenIdClient
 from kosmos_rag.apps.http.toolkit.rate_limit import RateLimiter
+from kosmos_rag.apps.http.toolkit.service import create_service
 from kosmos_rag.core.config import DatabaseSettings, ServiceSettings
 from kosmos_rag.core.config.service import RateSettings
 from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.engine.aio import AsyncEngine
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.apps.http.console_visits import OWN
 from tests.integration.apps.http.identity_provider import (
@@ -617,6 +619,17 @@ def test_settings__name_what_is_missing(tmp_path: Any) -> None:
     ):
         with pytest.raises(ConfigError, match=key):
             Settings.load(overrides={f"service.openid.{name}": value for name, value in values.items()})
+
+
+def test_secrets__are_needed_by_the_console_alone(settings: Settings) -> None:
+    values = {"issuer": "https://id.example", "client_id": "console", "url": "https://rag.example", "tenant": "acme"}
+    openid = Settings.load(overrides={f"service.openid.{name}": value for name, value in values.items()}).service.openid
+    with Engine(changed(settings, {"service.openid": openid}), embedder=HashingEmbedder()) as engine:
+        shared = AsyncEngine(engine)
+        with pytest.raises(ConfigError, match="KOSMOS_SERVICE__OPENID__CLIENT_SECRET"):
+            create_service(shared)
+        assert create_service(shared, console=False).openid is None
+        shared._threads.shutdown()
 
 
 @pytest.mark.parametrize("key", ["service.tokens.keys", "service.openid.issuer"])
