@@ -39,10 +39,15 @@ def export(
     target = open_target(to)
     with common.open_tenant() as owner:
         report = export_audit(owner, target, state)
+        is_audited = owner.settings.rag.audit.enabled
     if common.as_json:
         print_json({"tenant": common.tenant, "events": report.exported, "refused": report.refused})
     else:
         console().print(f"{report.exported} events of tenant {common.tenant} exported, {report.refused} refused")
+        if not report.exported and not is_audited:
+            console().print("rag.audit.enabled is false: only collections with a preset that sets it have records")
+        elif not report.exported:
+            console().print("only sealed records are exported: a worker seals them, or kosmos-rag audit seal")
 
 
 @app.command("convert-log")

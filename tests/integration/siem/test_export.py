@@ -11,6 +11,7 @@ from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.siem.export import export_audit
 from kosmos_rag.siem.targets import EVENT, ExportError, FileTarget
+from tests.commands import run_command, set_variables
 from tests.integration.variants import opened
 
 AUDITED = {"rag.audit.enabled": True, "rag.chunking.min_size": 1}
@@ -64,6 +65,19 @@ def test_export__has_each_sealed_record_once(settings: Settings, tenant_name: st
     assert _questions(events) == ["first leave", "second leave", "third leave"]
     assert events[0]["actor"]["user"]["name"] == "ada"
     assert events[0]["resources"][0]["name"] == "leave.md"
+
+
+@pytest.mark.parametrize(("audited", "reason"), [("false", "rag.audit.enabled is false"), ("true", "only sealed")])
+def test_command__says_why_nothing_was_exported(
+    settings: Settings, tenant_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, audited: str, reason: str
+) -> None:
+    set_variables(monkeypatch, settings.database, RAG__AUDIT__ENABLED=audited)
+    with opened(settings, {}) as engine:
+        _ask(engine, tenant_name)
+    files = ("--to", str(tmp_path / "events.jsonl"), "--state", str(tmp_path / "state.json"))
+    result = run_command("siem", "export", *files, "-t", tenant_name)
+    assert result.exit_code == 0, result.output
+    assert reason in result.output
 
 
 def test_export__sends_a_batch_again_that_a_target_has_not_confirmed(
