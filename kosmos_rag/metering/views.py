@@ -7,6 +7,8 @@ from datetime import datetime, timedelta
 from kosmos_rag.core.telemetry import usage
 from kosmos_rag.metering.records import LimitState, UsageAmount, UsageReport, format_limit
 
+_SMALLEST_COST = 0.005
+"""What the page shows as a hundredth."""
 _UNITS = {
     usage.Quantity.PARSING_SECONDS: "s",
     usage.Quantity.OCR_SECONDS: "s",
@@ -48,6 +50,8 @@ class UsageView:
 
     currency: str
     cost: float
+    shows_cost: bool
+    """Whether the whole cost is more than nothing when it is rounded."""
     totals: tuple[UsageRowView, ...]
     rows: tuple[UsageRowView, ...]
     bars: tuple[UsageBar, ...]
@@ -71,11 +75,12 @@ def build_view(
         dimension: What the table is by.
         warn_at: Share of a limit from which on it is shown.
     """
-    shows_cost = total.cost > 0
+    shows_cost = total.cost >= _SMALLEST_COST
     values = _sum_by_day(by_day, shows_cost=shows_cost)
     return UsageView(
         currency=total.currency,
         cost=total.cost,
+        shows_cost=shows_cost,
         totals=tuple(_build_row(amount, "") for amount in total.amounts),
         rows=tuple(_build_row(amount, getattr(amount, dimension) or "") for amount in listed.amounts),
         bars=tuple(_build_bars(values)),

@@ -144,6 +144,15 @@ def test_page__without_usage_says_so(running: Running, tenant_name: str) -> None
         assert "Nothing was used in this time" in client.get("/usage").text
 
 
+@pytest.mark.parametrize(("cost", "plotted"), [(0.004, "questions"), (0.005, "cost in USD")])
+def test_page__shows_costs_from_a_hundredth_on(running: Running, tenant_name: str, cost: float, plotted: str) -> None:
+    _store(running.tenant(), "input_tokens", 1200, cost=cost)
+    with visitor(running, "admin") as client:
+        text = extract_text(client.get("/usage"))
+    assert f"{plotted} by day" in text
+    assert ("0.01 USD" in text) == (plotted != "questions")
+
+
 @pytest.mark.parametrize(("until", "days"), [(timedelta(days=3, hours=5), 4), (timedelta(days=3), 3)])
 def test_view__has_a_bar_for_each_day_also_without_usage(until: timedelta, days: int) -> None:
     since = datetime(2026, 11, 1, tzinfo=UTC)
