@@ -150,7 +150,7 @@ def test_page__shows_costs_from_a_hundredth_on(running: Running, tenant_name: st
     with visitor(running, "admin") as client:
         text = extract_text(client.get("/usage"))
     assert f"{plotted} by day" in text
-    assert ("0.01 USD" in text) == (plotted != "questions")
+    assert ("0.01" in text) == (plotted != "questions")
 
 
 @pytest.mark.parametrize(("until", "days"), [(timedelta(days=3, hours=5), 4), (timedelta(days=3), 3)])
