@@ -156,9 +156,9 @@ class Database:
         return () if self._replicas is None else self._replicas.pools
 
     def measure_replicas(self) -> tuple[ReplicaPool, ...]:
-        """Return the pools of replicas after a measurement of their lag."""
+        """Return the pools of replicas after a measurement of their lag; one that is behind takes seconds."""
         if self._replicas is not None:
-            self._replicas.measure()
+            self._replicas.measure_until_known()
         return self.replicas()
 
     def close(self) -> None:

@@ -26,6 +26,8 @@ log = logging.getLogger(__name__)
 
 _INTERVAL_S = 1.0
 """Seconds between two measurements."""
+_MEASUREMENTS = 11
+"""Measurements that are waited for: the span of ten intervals."""
 _SAMPLES = 600
 """Positions of the primary that are kept; a lag beyond them is shown as at least their span."""
 
@@ -45,6 +47,8 @@ class ReplicaPool(BreakerPool):
         )
         self.lag_s: float | None = None
         """Seconds that it is behind the primary at most; None while it is unknown, and its searches are refused."""
+        self.is_unmeasured = False
+        """Whether it is behind all positions that this process has read of the primary, however long ago that was."""
 
     @contextmanager
     def checkout(self) -> Iterator[psycopg.Connection]:
@@ -141,7 +145,16 @@ class Replicas:
         for pool in self.pools:
             pool.lag_s = self._measure(pool)
 
+    def measure_until_known(self) -> None:
+        """Measure until the lag of each replica is known, for at most ten seconds."""
+        for _ in range(_MEASUREMENTS):
+            self.measure()
+            if not any(pool.is_unmeasured for pool in self.pools):
+                return
+            time.sleep(_INTERVAL_S)
+
     def _measure(self, pool: ReplicaPool) -> float | None:
+        pool.is_unmeasured = False
         if not self._positions:
             return None
         try:
@@ -155,8 +168,13 @@ class Replicas:
             )  # fmt: skip
             return None
         newest = self._positions[-1]
-        reached = next((position for position in reversed(self._positions) if position.lsn <= lsn), self._positions[0])
-        return newest.at - reached.at
+        for position in reversed(self._positions):
+            if position.lsn <= lsn:
+                return newest.at - position.at
+        # Days behind, as far as a process knows that has just started: at least the time that it has watched.
+        watched_s = newest.at - self._positions[0].at
+        pool.is_unmeasured = watched_s <= self._max_lag_s
+        return None if pool.is_unmeasured else watched_s
 
     @staticmethod
     def _read(pool: BreakerPool) -> tuple[bool, int, int]:

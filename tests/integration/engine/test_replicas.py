@@ -123,7 +123,27 @@ def test_replica__that_is_too_far_behind_is_not_read(
         output = observer.registry.get_sample_value("kosmos_replica_lag_seconds", {"replica": replica.address})
         assert (output or 0.0) > 1.5
         (check,) = (check for check in diagnose(settings) if check.name == f"replica {replica.address}")
-        assert "behind the primary" in check.detail
+        assert not check.ok
+        assert "searches leave it" in check.detail
+
+
+def test_replica__that_is_behind_at_the_start_of_a_process_is_not_read(
+    replicated: Settings, servers: ReplicatedServer, tenant_name: str
+) -> None:
+    with Engine(replicated, embedder=HashingEmbedder()) as engine:
+        engine.tenant(tenant_name).ingest([_document("margin")])
+        servers.wait_for_replica()
+        servers.run_on_replica("SELECT pg_wal_replay_pause()")
+        engine.tenant(tenant_name).ingest([_document("revenue")], prune=False)
+    # This process knows no position of the primary that the replica has reached.
+    with Engine(replicated, embedder=HashingEmbedder()) as engine:
+        assert [hit.source for hit in engine.tenant(tenant_name).search("revenue").hits][:1] == ["revenue"]
+        (replica,) = engine.database.replicas()
+        assert replica.lag_s is None
+        servers.run_on_replica("SELECT pg_wal_replay_resume()")
+        servers.wait_for_replica()
+        (replica,) = engine.database.measure_replicas()
+        assert replica.lag_s is not None
 
 
 def test_search__goes_to_the_primary_while_the_replica_is_down(
