@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from kosmos_rag.models.onnx_session import OnnxModel
 REMEDY = "give a folder as rag.reranking.model, or set rag.reranking.enabled=false"
 
 
+_RETRY_S = 60.0
+"""Seconds after which a model that could not be loaded is tried again."""
 _GPU_PASSAGES = 64
 """Passages of a forward pass on a GPU: 32,768 tokens, which one with 16 GB of memory holds."""
 
@@ -31,7 +34,8 @@ class CrossEncoderReranker:
         self._models = models
         self._loading = threading.Lock()
         self._loaded: Any = None
-        self._failure: ModelError | None = None
+        self._failure: tuple[type[ModelError], str] | None = None
+        self._retry_at = 0.0
 
     @property
     def name(self) -> str:
@@ -75,14 +79,16 @@ class CrossEncoderReranker:
 
     def _model(self) -> Any:
         with self._loading:
-            if self._failure is not None:
-                raise self._failure
             if self._loaded is None:
+                if self._failure is not None and time.monotonic() < self._retry_at:
+                    kind, message = self._failure
+                    raise kind(message)
                 try:
                     self._loaded = self._load()
                 except ModelError as error:
-                    # Kept: a request to an unreachable hub takes seconds, and each question would wait for it.
-                    self._failure = error
+                    # A request to an unreachable hub takes seconds, and each question would wait for it. The error
+                    # itself is not kept: each raise adds its frames to it, with a question and its passages.
+                    self._failure, self._retry_at = (type(error), str(error)), time.monotonic() + _RETRY_S
                     raise
         return self._loaded
 

@@ -2,6 +2,7 @@
 
 import math
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -227,17 +228,30 @@ def test_model__of_several_scores_is_refused_once(build: Build) -> None:
     for _ in range(2):
         with pytest.raises(ModelError, match="gives 3 scores a passage, and one is needed") as error:
             several.score(QUESTION, PASSAGES)
-        errors.append(error.value)
-    assert errors[0] is errors[1]
+        errors.append(str(error.value))
+    assert errors[0] == errors[1]
 
 
-def test_model__that_cannot_be_had_is_asked_for_once() -> None:
-    missing = _reranker("some/model-on-the-hub")
-    errors = []
-    for _ in range(2):
-        with pytest.raises(ModelUnavailable, match="cannot load the reranking model: model 'some/") as error:
-            missing.score(QUESTION, PASSAGES)
-        errors.append(error.value)
-    assert errors[0] is errors[1]
-    assert "rag.reranking.enabled=false" in str(errors[0])
+def test_model__that_cannot_be_had_is_asked_for_once_a_minute(build: Build, tmp_path: Path) -> None:
+    folder = tmp_path / "reranker"
+    missing = _reranker(str(folder))
+    with pytest.raises(ModelUnavailable, match="cannot load the reranking model: there is no model folder") as error:
+        missing.score(QUESTION, PASSAGES)
+    assert "rag.reranking.enabled=false" in str(error.value)
     assert missing.score(QUESTION, []) == []
+    Path(build()).rename(folder)
+    with pytest.raises(ModelUnavailable, match="cannot load the reranking model: there is no model folder"):
+        missing.score(QUESTION, PASSAGES)
+    missing._retry_at = time.monotonic()  # a minute later
+    assert len(missing.score(QUESTION, PASSAGES)) == len(PASSAGES)
+
+
+def test_model__that_cannot_be_had_keeps_no_question() -> None:
+    missing = _reranker("some/model-on-the-hub")
+    depths = []
+    for _ in range(3):
+        with pytest.raises(ModelUnavailable) as error:
+            missing.score(QUESTION, PASSAGES)
+        depths.append(len(error.traceback))
+    # An error that is raised again gets the frames of each call, with its question and its passages.
+    assert depths[1] == depths[2]
