@@ -93,7 +93,7 @@ class ServerEmbedder:
         settings = self._settings
         text = settings.query_prefix + self._truncate(question)
         with self._start_span([text]):
-            inputs, probed = self._fingerprint.append_probe([text], "query")
+            inputs, probed = self._append_probe([text], "query")
             limits = self._limits(settings.query_timeout_s, f"{self._section}.query_timeout_s", len(inputs))
             body = self._protocol.build_request(inputs, "query", settings)
             rows, tokens = self._server.post(body, self._parse, limits)
@@ -117,7 +117,7 @@ class ServerEmbedder:
 
     def _request(self, texts: list[str], purpose: Purpose) -> Vectors:
         settings = self._settings
-        batches = [self._fingerprint.append_probe(batch, purpose) for batch in self._batches(texts)]
+        batches = [self._append_probe(batch, purpose) for batch in self._batches(texts)]
         bodies = [self._protocol.build_request(inputs, purpose, settings) for inputs, _ in batches]
         limits = self._limits(
             settings.timeout_s, f"{self._section}.timeout_s", max(len(inputs) for inputs, _ in batches)
@@ -132,6 +132,10 @@ class ServerEmbedder:
             ]
         )
 
+    def _append_probe(self, texts: list[str], purpose: Purpose) -> tuple[list[str], bool]:
+        """Return the texts to send, and whether the last is the probe; requests of one text have no room for it."""
+        return (texts, False) if self._settings.batch_size == 1 else self._fingerprint.append_probe(texts, purpose)
+
     def _parse(self, response: Any) -> tuple[list[Any], int | None]:
         """Return the vectors of a response, and the tokens that the server has counted."""
         return self._protocol.read_vectors(response), self._protocol.read_tokens(response)
@@ -143,16 +147,18 @@ class ServerEmbedder:
             usage.record(usage.Quantity.EMBEDDED_TOKENS, token_count, self.name)
 
     def _batches(self, texts: list[str]) -> Iterator[list[str]]:
-        """Yield the texts in batches of `batch_size` texts and `batch_tokens` tokens.
+        """Yield the texts in batches of `batch_size` texts and `batch_tokens` tokens, the probe included.
 
         A text of more tokens is a batch of its own.
         """
-        starts, tokens = [0], 0
+        most = max(1, self._settings.batch_size - 1)
+        probe_tokens = self.tokenizer.count([PROBE])[0]
+        starts, tokens = [0], probe_tokens
         for number, count in enumerate(self.tokenizer.count(texts)):
-            full = number - starts[-1] == self._settings.batch_size or tokens + count > self._settings.batch_tokens
+            full = number - starts[-1] == most or tokens + count > self._settings.batch_tokens
             if full and number > starts[-1]:
                 starts.append(number)
-                tokens = 0
+                tokens = probe_tokens
             tokens += count
         for start, end in pairwise([*starts, len(texts)]):
             yield texts[start:end]

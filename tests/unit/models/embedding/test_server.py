@@ -114,7 +114,7 @@ def test_prefixes__are_sent_with_questions_and_passages(server: ChatServer, mode
 
 
 def test_embed_queries__sends_questions_in_batches(server: ChatServer, model: Model) -> None:
-    opened = model(query_prefix="query: ", passage_prefix="passage: ", batch_size=2)
+    opened = model(query_prefix="query: ", passage_prefix="passage: ", batch_size=3)
     vectors = opened.embed_queries(TEXTS)
     assert vectors == pytest.approx(HASHING.embed([f"query: {text}" for text in TEXTS]), abs=1e-6)
     assert sorted(map(len, _texts(server))) == [1, 2]
@@ -123,17 +123,27 @@ def test_embed_queries__sends_questions_in_batches(server: ChatServer, model: Mo
 
 def test_batches__hold_as_many_texts_and_tokens_as_are_set(server: ChatServer, model: Model) -> None:
     texts = [f"word{number % 10} " * (1 + number % 7) for number in range(40)]
-    opened = model(batch_size=5, batch_tokens=24, max_tokens=64)
+    opened = model(batch_size=5, batch_tokens=51, max_tokens=64)
     assert opened.embed([*texts, "w " * 60]) == pytest.approx(HASHING.embed([*texts, "w " * 60]), abs=1e-6)
     batches = sorted(_texts(server), key=lambda batch: texts.index(batch[0]) if batch[0] in texts else 99)
-    assert max(map(len, batches)) <= 5
+    assert max(map(len, batches)) <= 4
     sizes = [sum(opened.tokenizer.count(batch)) for batch in batches]
     assert sizes[-1] == 60, "one text may be more than a batch"
-    assert max(sizes[:-1]) <= 24
-    assert min(map(len, batches)) < 5
+    assert max(sizes[:-1]) <= 51 - opened.tokenizer.count([PROBE])[0]
+    assert min(map(len, batches)) < 4
     server.requests.clear()
     opened.embed(["a"] * 11)
-    assert sorted(map(len, _texts(server))) == [1, 5, 5]
+    assert sorted(map(len, _texts(server))) == [3, 4, 4]
+
+
+@pytest.mark.parametrize("size", [1, 2, 32])
+def test_requests__have_no_more_inputs_than_batch_size(server: ChatServer, model: Model, size: int) -> None:
+    """Text Embeddings Inference refuses more than 32, which is the default; the probe counts."""
+    opened = model(batch_size=size)
+    assert opened.embed(["a"] * 64).shape == (64, DIMENSIONS)
+    opened.embed_query("b")
+    assert max(len(body["input"]) for _, _, body in server.requests) == size
+    assert any(PROBE in body["input"] for _, _, body in server.requests) == (size > 1)
 
 
 def test_requests__are_sent_at_once_up_to_the_limit(model: Model) -> None:
