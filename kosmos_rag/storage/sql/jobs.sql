@@ -242,11 +242,19 @@ UPDATE kosmos.jobs j
  WHERE j.tenant_id = old.tenant_id AND j.id = old.id
 
 -- name: retry_jobs
--- A key has one dead or cancelled job at most, and none that newer work replaced.
+-- The last of each key, and none that newer work replaced: a periodic job is enqueued next to a cancelled one.
 UPDATE kosmos.jobs j
    SET state = 'queued', finished_at = NULL, attempt = 0, lost = 0, run_at = now(), sync_run_ids = '{}'
  WHERE j.tenant_id = %(tenant_id)s AND (%(ids)s::uuid[] IS NULL OR j.id = ANY (%(ids)s))
    AND j.state IN ('dead', 'cancelled')
+   AND NOT EXISTS (
+       SELECT FROM kosmos.jobs newer
+        WHERE newer.tenant_id = %(tenant_id)s AND newer.key = j.key
+          AND newer.state IN ('scheduled', 'queued', 'running'))
+   AND NOT EXISTS (
+       SELECT FROM kosmos.jobs later
+        WHERE later.tenant_id = %(tenant_id)s AND later.key = j.key AND later.state IN ('dead', 'cancelled')
+          AND later.id > j.id AND (%(ids)s::uuid[] IS NULL OR later.id = ANY (%(ids)s)))
 RETURNING j.id
 
 -- name: list_jobs

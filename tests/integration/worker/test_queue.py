@@ -124,6 +124,28 @@ def test_retry__leaves_a_job_whose_key_has_newer_work(queue: Queue, put: Put) ->
     assert queue.retry(ACME) == []
 
 
+def test_retry__leaves_a_cancelled_periodic_job_that_another_has_replaced(
+    queue: Queue, put: Put, opened: Database
+) -> None:
+    """Periodic jobs are enqueued next to cancelled ones of their key."""
+
+    def enqueue_maintenance() -> None:
+        with opened.worker.untenanted() as connection:
+            JobWriter(connection, ACME).enqueue_periodic("default", {"maintain": timedelta(hours=1)})
+
+    cancelled = []
+    for _ in range(2):
+        enqueue_maintenance()
+        (waiting,) = queue.jobs(ACME, states=[JobState.SCHEDULED])
+        cancelled += queue.cancel(ACME, [waiting.id])
+    assert queue.retry(ACME) == cancelled[1:], "one job a key"
+    enqueue_maintenance()
+    (dead,) = put("a")
+    queue.fail(claim_one(queue), ParseError("corrupt", "x"), source="a", retry=False)
+    assert queue.retry(ACME, cancelled) == []
+    assert queue.retry(ACME) == [dead]
+
+
 def test_cancel__waiting_and_running(queue: Queue, put: Put) -> None:
     first, second = put("a"), put("b")
     running = claim_one(queue)
