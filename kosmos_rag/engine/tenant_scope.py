@@ -85,6 +85,7 @@ class TenantScope:
             validate_name("collection", name),
             self._reader.subject,
             read_your_writes=self._read_your_writes,
+            is_watched=self._reader.is_watched,
         )
 
     @property

@@ -161,6 +161,8 @@ def _export(kind: Kind, location: str, models: ModelsSettings, folder: Path, pre
                 description.write(scratch)
             if precision == "int8":
                 _quantize(scratch / MODEL_FILE)
+            # Private while it is written; other users of the machine, such as a service's, may read it.
+            scratch.chmod(0o755)
             scratch.rename(folder)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)

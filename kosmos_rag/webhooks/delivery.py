@@ -2,7 +2,6 @@
 
 import json
 import logging
-import math
 import random
 import time
 import uuid
@@ -10,13 +9,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 import psycopg
 from psycopg.rows import class_row, kwargs_row
 
 from kosmos_rag.core.errors import IngestionError
+from kosmos_rag.core.retry_after import parse_retry_after
 from kosmos_rag.core.types import Event, Job
 from kosmos_rag.engine.engine import Engine
 from kosmos_rag.engine.fetching import Fetcher
@@ -36,7 +35,6 @@ SLICE_S = 5.0
 BATCH = 50
 FIRST_DELAY_S, LONGEST_DELAY_S = 5.0, 3600.0
 LONGEST_RETRY_AFTER_S = 86400
-_RETRY_AFTER_DIGITS = 6
 ROTATION = timedelta(days=1)
 """For how long the former secret signs too."""
 GONE = 410
@@ -53,7 +51,7 @@ class DeliveryFailure:
     answered: bool
     """Whether the endpoint refused this event, and may accept the next one."""
     is_gone: bool = False
-    retry_after_s: int | None = None
+    retry_after_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +72,7 @@ class Target:
     rotated_at: datetime | None
 
 
-def choose_delay(failures: int, retry_after_s: int | None = None) -> timedelta:
+def choose_delay(failures: int, retry_after_s: float | None = None) -> timedelta:
     """Return the pause after consecutive failures, the first of which is 1.
 
     It doubles from 5 seconds to an hour, with a jitter of 50 %, and is no shorter than the endpoint asks for.
@@ -82,17 +80,6 @@ def choose_delay(failures: int, retry_after_s: int | None = None) -> timedelta:
     doubled = min(LONGEST_DELAY_S, FIRST_DELAY_S * 2.0 ** min(failures - 1, 16))
     jittered = doubled * random.uniform(0.5, 1.5)  # noqa: S311 — jitter, not a secret
     return timedelta(seconds=max(jittered, min(retry_after_s or 0, LONGEST_RETRY_AFTER_S)))
-
-
-def read_retry_after(text: str, now: datetime) -> int | None:
-    """Return the seconds of a `Retry-After` header; None without a number or date."""
-    if text.isdecimal():
-        return int(text) if len(text) <= _RETRY_AFTER_DIGITS else None
-    try:
-        at = parsedate_to_datetime(text)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-    return max(0, math.ceil((at.replace(tzinfo=at.tzinfo or UTC) - now).total_seconds()))
 
 
 def build_message(tenant: str, subscriber_id: uuid.UUID, event: Event | DeadLetter) -> tuple[str, str]:
@@ -135,7 +122,7 @@ class Sender:
             error=f"the endpoint answered {receipt.status}",
             answered=receipt.status not in _BUSY,
             is_gone=receipt.status == GONE,
-            retry_after_s=read_retry_after(receipt.retry_after, datetime.now(UTC)),
+            retry_after_s=parse_retry_after(receipt.retry_after),
         )
 
 

@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from kosmos_rag.core.retry_after import parse_retry_after
 from kosmos_rag.models.http.background import BackgroundLoop
 from kosmos_rag.models.http.endpoint import Endpoint
-from kosmos_rag.models.http.retry import Retry, RetryPolicy, parse_retry_after, request_with_retry
+from kosmos_rag.models.http.retry import Retry, RetryPolicy, request_with_retry
 
 if TYPE_CHECKING:
     import httpx
@@ -122,7 +123,7 @@ class ModelServer:
                 if response.status_code != 200:
                     refusal = self.endpoint.refusal(response.status_code, await read_start(response, _MAX_ERROR_BYTES))
                     if response.status_code in _RETRY.statuses:
-                        raise Retry(refusal, after_s=parse_retry_after(response.headers))
+                        raise Retry(refusal, after_s=parse_retry_after(response.headers.get("retry-after", "")) or 0.0)
                     raise refusal
                 content = await read_start(response, max_bytes)
         except httpx.TransportError as error:

@@ -1,12 +1,9 @@
 """Retries of requests to model servers, within a deadline."""
 
 import asyncio
-import math
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
 from kosmos_rag.core.errors import ModelError
@@ -65,20 +62,3 @@ async def request_with_retry(request: Callable[[], Awaitable[T]], policy: RetryP
                 raise failure.error from failure.__cause__
             await asyncio.sleep(delay_s)
     raise AssertionError("the last attempt returns or raises")
-
-
-def parse_retry_after(headers: Mapping[str, str]) -> float:
-    """Return the seconds of a `Retry-After` header (RFC 9110, 10.2.3).
-
-    It holds seconds or a date; 0 without one that can be read.
-    """
-    value = headers.get("retry-after", "").strip()
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            date = parsedate_to_datetime(value)
-        except ValueError:
-            return 0.0
-        seconds = ((date if date.tzinfo else date.replace(tzinfo=UTC)) - datetime.now(UTC)).total_seconds()
-    return max(0.0, seconds) if math.isfinite(seconds) else 0.0

@@ -83,7 +83,9 @@ def test_recorder__stores_refused_and_empty_questions_once_for_each_reader(recor
 def test_recorder__leaves_out_what_may_not_be_stored(recording: Engine, settings: Settings, signer: Signer) -> None:
     _reader(recording, "ada").search("churn", filter=Filter(sources=("missing.md",)))
     _reader(recording, EVALUATOR).answer(QUESTION)
-    _reader(recording, "ada", is_watched=True).answer(QUESTION)
+    watched = _reader(recording, "ada", is_watched=True)
+    watched.answer(QUESTION)
+    watched.with_collection("default").answer(QUESTION)
     recording.tenant("nobody", subject="ada").answer(QUESTION)  # a tenant without documents
     assert _list_texts(recording) == []
     for overrides in ({"gaps.record": True, "rag.audit.questions": False}, {}):

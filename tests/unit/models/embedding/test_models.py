@@ -260,6 +260,7 @@ def test_onnx__reproduces_the_modules_of_a_model_or_leaves_them_to_sentence_tran
     assert type(onnx._model()).__name__ == runtime
     assert (onnx.max_tokens, onnx.tokenizer.count(TEXTS)) == (torch.max_tokens, torch.tokenizer.count(TEXTS))
     [export] = (tmp_path / "onnx").iterdir()
+    assert export.stat().st_mode & 0o777 == 0o755, "users of a shared cache read it"
     modified = {file: file.stat().st_mtime_ns for file in export.rglob("*")}
     again = _embedder(**options, **{"models.backend": "onnx", "models.cache_dir": str(tmp_path)})
     assert again.embed(TEXTS) == pytest.approx(onnx.embed(TEXTS), abs=1e-6)

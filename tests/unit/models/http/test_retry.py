@@ -1,31 +1,14 @@
 """Retries of requests to model servers: pauses, attempts, what servers ask for."""
 
 import asyncio
-from datetime import UTC, datetime, timedelta
-from email.utils import format_datetime
 
 import pytest
 
 from kosmos_rag.core.errors import ModelError, ModelUnavailable
 from kosmos_rag.models.http import retry
-from kosmos_rag.models.http.retry import Retry, RetryPolicy, parse_retry_after, request_with_retry
+from kosmos_rag.models.http.retry import Retry, RetryPolicy, request_with_retry
 
 BUSY = ModelUnavailable("busy")
-
-
-@pytest.mark.parametrize(
-    ("value", "seconds"),
-    [("7", 7.0), (" 0.5 ", 0.5), ("0", 0.0), ("-3", 0.0), ("nan", 0.0), ("inf", 0.0), ("soon", 0.0), ("", 0.0)],
-)
-def test_retry_after__is_seconds(value: str, seconds: float) -> None:
-    assert parse_retry_after({"retry-after": value}) == seconds
-    assert parse_retry_after({}) == 0.0
-
-
-def test_retry_after__is_a_date() -> None:
-    later, earlier = (datetime.now(UTC) + timedelta(seconds=offset) for offset in (30, -30))
-    assert parse_retry_after({"retry-after": format_datetime(later, usegmt=True)}) == pytest.approx(30, abs=2)
-    assert parse_retry_after({"retry-after": format_datetime(earlier, usegmt=True)}) == 0.0
 
 
 class _Clock:

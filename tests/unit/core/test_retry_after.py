@@ -1,10 +1,11 @@
 """What the header `Retry-After` asks for."""
 
+import math
 from datetime import UTC, datetime
 
 import pytest
 
-from kosmos_rag.webhooks.delivery import read_retry_after
+from kosmos_rag.core.retry_after import parse_retry_after
 
 NOW = datetime(2026, 11, 20, 10, 0, 0, tzinfo=UTC)
 
@@ -14,10 +15,12 @@ NOW = datetime(2026, 11, 20, 10, 0, 0, tzinfo=UTC)
     [
         ("120", 120),
         ("999999", 999999),
-        ("1000000", None),
-        ("9" * 5000, None),
-        ("-1", None),
-        ("1.5", None),
+        (" 1000000 ", 1_000_000),
+        ("9" * 5000, math.inf),
+        ("-1", 0),
+        ("1.5", 1.5),
+        ("inf", None),
+        ("nan", None),
         ("", None),
         ("soon", None),
         ("²", None),
@@ -28,7 +31,8 @@ NOW = datetime(2026, 11, 20, 10, 0, 0, tzinfo=UTC)
         ("Fri, 99 Nov 2026 10:02:00 GMT", None),
         ("Fri, 20 Nov " + "9" * 5000 + " 10:02:00 GMT", None),
         ("Fri, 20 Nov 2026 10:02:00 +" + "9" * 30, None),
+        ("Mon, 01 Jan 99999999999999999999 00:00:00 GMT", None),
     ],
 )
-def test_read_retry_after__takes_seconds_or_a_date(text: str, seconds: int | None) -> None:
-    assert read_retry_after(text, NOW) == seconds
+def test_parse_retry_after__takes_seconds_or_a_date(text: str, seconds: float | None) -> None:
+    assert parse_retry_after(text, NOW) == seconds
