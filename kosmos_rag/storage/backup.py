@@ -24,6 +24,7 @@ from kosmos_rag.storage import embedded
 from kosmos_rag.storage.citus import distribute, has_workers
 from kosmos_rag.storage.database import Database, resolve_addresses
 from kosmos_rag.storage.dump_digest import TableDigest, describe_differences, digest_tables
+from kosmos_rag.storage.erasure import EXEMPT_TABLES
 from kosmos_rag.storage.errors import connect_administrator
 from kosmos_rag.storage.migrate import SCHEMA, describe_older_line, knows, migrate
 from kosmos_rag.storage.provision import BACKUP
@@ -104,7 +105,7 @@ def restore(settings: DatabaseSettings, file: Path, *, verify: bool = False) -> 
         verify: read the rows back and compare them with the file, before the migration.
 
     Raises:
-        RequestError: the file is no backup, or the database has tenants.
+        RequestError: the file is no backup, or the database has tenants, or records of deleted ones.
         ConfigError: `database.admin_url` is not set, or pg_restore is not installed.
         DatabaseNotReady: the backup is of a newer version, or the restored database does not pass the preflight.
         DatabaseError: the server refused; the database is empty then. Or rows differ from the file.
@@ -116,6 +117,11 @@ def restore(settings: DatabaseSettings, file: Path, *, verify: bool = False) -> 
     admin = _administrator(settings)
     if tenants := _count_tenants(admin):
         raise RequestError(f"the database has {tenants} tenants; restore into an empty database")
+    if kept := _list_kept_records(admin):
+        raise RequestError(
+            f"the database has records of deleted tenants in {', '.join(kept)}, which nobody may change; "
+            "restore into an empty database"
+        )
     program = _program("pg_restore", settings, f"pg_restore {' '.join(RESTORE_OPTIONS)} {file}")
     set_up(settings, "base")  # the roles; what a newer revision made would be in the way
     with connect_administrator(admin) as connection:
@@ -305,6 +311,17 @@ def _revision(file: Path, settings: DatabaseSettings) -> str:
     if row is None:
         raise RequestError(f"{file} has no schema {SCHEMA} in it; name a backup that `kosmos-rag backup` wrote")
     return row[1]
+
+
+def _list_kept_records(admin: str) -> list[str]:
+    """Return the tables with records that remain after their tenant: `restore` would drop them."""
+    with connect_administrator(admin) as connection:
+        _show_all_rows(connection)
+        tables = [name for (name,) in connection.execute(statement("existing_tables"), {"names": list(EXEMPT_TABLES)})]
+        first_row = sql.SQL("SELECT 1 FROM {} LIMIT 1")
+        return [
+            table for table in tables if connection.execute(first_row.format(sql.Identifier(SCHEMA, table))).fetchone()
+        ]
 
 
 def _count_tenants(admin: str) -> int:

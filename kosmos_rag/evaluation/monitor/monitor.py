@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
-from kosmos_rag.core.errors import DatabaseUnavailable, IndexLocked, KosmosError
-from kosmos_rag.core.types import EVERYONE
+from kosmos_rag.core.errors import DatabaseUnavailable, IndexLocked, KosmosError, StatementFailed
+from kosmos_rag.core.types import EVALUATOR, EVERYONE
 from kosmos_rag.engine.engine import Engine
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.evaluation.judging.questions import JUDGED, JudgedQuestions
@@ -32,7 +32,7 @@ from kosmos_rag.evaluation.monitor.verdict import (
     judge_recall,
 )
 from kosmos_rag.evaluation.offline.questions import Question, read_questions
-from kosmos_rag.evaluation.offline.runner import Plan, evaluate, for_evaluation
+from kosmos_rag.evaluation.offline.runner import Plan, evaluate
 from kosmos_rag.evaluation.settings import EvaluationSettings, MonitorSettings
 
 Progress = Callable[[str], None]
@@ -129,9 +129,8 @@ class RecallMonitor:
         files = self._question_files(tenant.name)
         if files and is_due(store, MonitorKind.QUESTIONS):
             for collection, path in files:
-                yield self._measure_answers(
-                    store, self._engine.tenant(tenant.name, collection=collection), path, report
-                )
+                reader = self._engine.tenant(tenant.name, collection=collection, subject=EVALUATOR)
+                yield self._measure_answers(store, reader, path, report)
 
     def _question_files(self, name: str) -> list[tuple[str | None, Path]]:
         files = ((*key.partition("/"), path) for key, path in self._settings.questions.items())
@@ -163,7 +162,11 @@ class RecallMonitor:
             verdict = insufficient_samples(len(samples))
             return self._store(store, MonitorKind.RECALL, _Measurement(verdict=verdict, index_id=index_id))
         report(f"measuring recall with {len(samples)} live queries")
-        live = measure_live_recall(self._engine, tenant.name, samples)
+        try:
+            live = measure_live_recall(self._engine, tenant.name, samples)
+        except StatementFailed as error:
+            verdict = MonitorVerdict(state=MonitorState.UNKNOWN, reason=f"the samples cannot be searched: {error}")
+            return self._store(store, MonitorKind.RECALL, _Measurement(verdict=verdict, index_id=index_id))
         target = self._engine.settings.indexes.recall_target
         baseline = store.read_baseline(index_id, tuned_at)
         verdict = judge_recall(live, baseline, target, indexes=store.count_vector_indexes())
@@ -208,7 +211,7 @@ class RecallMonitor:
             report(f"evaluating {len(remaining)} questions of {question_set.name}")
             verdict = judge_answers({}, 0, {})
             if remaining:
-                settings = for_evaluation(self._engine.settings)
+                settings = self._engine.settings
                 section = settings.section(EvaluationSettings)
                 measures = section.model_copy(update={"measures": MEASURES})
                 plan = Plan(
@@ -241,7 +244,7 @@ class RecallMonitor:
         ]
 
     def _open_reader(self, tenant: Tenant, principals: tuple[str, ...]) -> Tenant:
-        return self._engine.tenant(tenant.name, principals=principals, collection=tenant.collection)
+        return self._engine.tenant(tenant.name, principals=principals, collection=tenant.collection, subject=EVALUATOR)
 
     def _check_isolation(
         self, report: Progress, is_due: Callable[[MonitorStore, MonitorKind], bool]

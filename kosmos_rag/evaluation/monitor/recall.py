@@ -17,6 +17,8 @@ from kosmos_rag.engine.engine import Engine
 from kosmos_rag.engine.indexes import Recall, summarise_comparisons
 from kosmos_rag.evaluation.settings import MonitorSettings
 
+_QUERY_CANCELED = "57014"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sample:
@@ -59,7 +61,7 @@ def measure_live_recall(
         samples: Live queries of that tenant.
         pause: Waits that many seconds after each sample.
 
-    Raises DatabaseUnavailable; a statement that the server cancels is counted.
+    Raises DatabaseError; a statement that the server cancels is counted.
     """
     timeout_ms = engine.settings.section(MonitorSettings).statement_timeout_ms
     comparisons, timed_out, elapsed_s = [], 0, 0.0
@@ -70,7 +72,9 @@ def measure_live_recall(
             comparisons.append(reader.indexes.compare(sample.vector, statement_timeout_ms=timeout_ms))
         except DatabaseUnavailable:
             raise
-        except StatementFailed:
+        except StatementFailed as error:
+            if error.sqlstate != _QUERY_CANCELED:
+                raise
             timed_out += 1
         sample_s = time.perf_counter() - started
         elapsed_s += sample_s

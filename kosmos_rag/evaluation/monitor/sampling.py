@@ -16,6 +16,7 @@ from cachetools import LRUCache
 from pgvector import HalfVector
 
 from kosmos_rag.core.errors import DatabaseError
+from kosmos_rag.core.types import EVALUATOR
 from kosmos_rag.engine.query_hooks import HookContext, IndexedQuery
 from kosmos_rag.evaluation.metrics import RECALL_MONITOR_SAMPLES
 from kosmos_rag.evaluation.settings import MonitorSettings
@@ -45,8 +46,9 @@ class RecallSampler:
         """Return the task that writes a sample if the current slot has none yet.
 
         A filter or a required term is text of the caller, and is not stored; a query with one cannot be repeated.
+        Queries of evaluations are not live ones.
         """
-        if not self._settings.sample:
+        if not self._settings.sample or indexed.query.subject == EVALUATOR:
             return None
         space_id, collection = indexed.search.space_id, indexed.query.collection
         slot = self._slot(space_id, collection)

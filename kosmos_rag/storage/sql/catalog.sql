@@ -55,6 +55,12 @@ SELECT pg_advisory_xact_lock(hashtextextended('kosmos:provision', 0))
 SELECT EXISTS (SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
                 WHERE n.nspname = 'kosmos' AND c.relname = 'alembic_version')
 
+-- name: existing_tables
+-- Reads the catalogue: a role without USAGE on the schema may not call to_regclass().
+SELECT c.relname FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = 'kosmos' AND c.relname = ANY (%(names)s)
+ ORDER BY c.relname
+
 -- name: count_tenants
 -- For an administrator: to see whether a database is empty.
 SELECT count(*) FROM kosmos.tenants

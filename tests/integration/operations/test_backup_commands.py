@@ -183,6 +183,19 @@ def test_restore__verifies_rows_passages_and_readers(own_server: Settings, kosmo
     assert re.search(r"\d{3} rows as in the file; 10 of 10 passages found by their words", result.stdout)
 
 
+def test_restore__keeps_the_records_of_deleted_tenants(own_server: Settings, kosmos: Run, tmp_path: Path) -> None:
+    file = tmp_path / "kosmos.dump"
+    with Engine(own_server, embedder=HashingEmbedder()) as engine:
+        _fill(engine)
+        assert kosmos("backup", str(file)).exit_code == 0
+        for name in TENANTS:
+            engine.tenant(name).erase_all()
+    result = kosmos("restore", str(file))
+    assert result.exit_code == 1
+    assert "the database has records of deleted tenants in audit_events, audit_passages," in result.output
+    assert kosmos("restore", str(file)).exit_code == 1, "the first one has dropped nothing"
+
+
 def test_check_of_passages__tells_of_one_that_a_stranger_gets(own_server: Settings) -> None:
     with Engine(own_server, embedder=HashingEmbedder()) as engine:
         _fill(engine)

@@ -11,6 +11,7 @@ import yaml
 
 from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.types import EVALUATOR
 from kosmos_rag.evaluation.monitor.isolation_canary import SECRETS, TENANTS
 from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
 from kosmos_rag.evaluation.monitor.records import MonitorKind, MonitorState
@@ -59,6 +60,25 @@ def test_questions__with_known_answers_give_recall_and_mrr(
         [run] = RecallMonitor(engine).run("acme", [MonitorKind.QUESTIONS])
         assert run.state is MonitorState.UNKNOWN
         assert "is not a list of questions" in run.reason
+
+
+def test_questions__are_not_those_of_a_reader(settings: Settings, tmp_path: Path) -> None:
+    file = tmp_path / "known.yaml"
+    file.write_text("- question: chunk1 of topic17\n  source: default/1\n")
+    recording = changed(
+        settings,
+        {
+            "monitor.questions": {"acme/default": file},
+            "gaps.record": True,
+            "rag.audit.enabled": True,
+            "rag.retrieval.keyword_weight": 1.0,
+            "rag.retrieval.semantic_weight": 0.0,
+        },
+    )
+    with Engine(recording, embedder=WORLD) as engine:
+        RecallMonitor(engine).run("acme", [MonitorKind.QUESTIONS])
+        records = engine.tenant("acme").audit.find()
+        assert {record.subject for record in records} == {EVALUATOR}
 
 
 ISOLATION = [MonitorKind.ISOLATION]

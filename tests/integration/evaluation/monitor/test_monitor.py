@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 
 from kosmos_rag import Engine, Filter, Settings
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.errors import DatabaseError
+from kosmos_rag.core.errors import DatabaseError, StatementFailed
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.engine.background import CAPACITY
 from kosmos_rag.evaluation.monitor.monitor import RecallMonitor
@@ -337,3 +337,5 @@ def test_live_recall__pauses_as_long_as_it_works_and_counts_what_takes_too_long(
     nobody = replace(sample, principals=("nobody",))
     unseen = measure_live_recall(indexed, "acme", [nobody], pause=pauses.append)
     assert (unseen.samples, unseen.recall, unseen.scores) == (0, None, ())
+    with pytest.raises(StatementFailed, match="dimensions"):  # refused, and not late
+        measure_live_recall(indexed, "acme", [replace(sample, vector=sample.vector[:5])], pause=pauses.append)
