@@ -52,6 +52,10 @@ class JobChannel(Protocol):
         """Report gauges of a tenant, which expire after `hold_s` seconds."""
         ...
 
+    def report_counts(self, counts: JobCounts) -> None:
+        """Add to the counters now: what a handler returns is lost where a later step fails."""
+        ...
+
     def require_running(self, job: Job) -> None:
         """Raise where the worker stops or another one has the job, which is then released."""
         ...

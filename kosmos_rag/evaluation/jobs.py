@@ -92,9 +92,15 @@ class MonitorMaintenance:
             channel.report_progress()
             log.info("%s", step, extra={"action": "monitor_step", "tenant": tenant})
 
+        runs: list[MonitorRun] = []
         try:
             with channel.heartbeat(RUN_TIMEOUT_S):
-                runs = self._monitor.run_due(tenant, report)
+                for run in self._monitor.run_due(tenant, report):
+                    # One by one: a leak is not lost where the next run fails, and it is not due again for minutes.
+                    runs.append(run)
+                    _log_run(tenant, run)
+                    channel.report_counts(run_counters([run]))
+                    self._record_events(tenant, run)
         except DatabaseUnavailable:
             raise
         except KosmosError as error:
@@ -105,30 +111,29 @@ class MonitorMaintenance:
                     "texts": {"error": str(error)},
                 },
             )  # fmt: skip
-            return {}
-        for run in runs:
-            log.log(
-                _LEVEL[run.state], "%s: %s", run.kind, run.state,
-                extra={
-                    "action": f"monitor_{run.kind}", "tenant": tenant, "state": str(run.state),
-                    "figures": dict(run.figures), "texts": {"reason": run.reason},
-                },
-            )  # fmt: skip
-        self._record_events(tenant, runs)
         if values := gauges(runs):
             longest_interval_s = max(self._monitor.next_run_in_s(tenant, run) for run in runs)
             channel.report_gauges(tenant, values, hold_s=_GAUGE_INTERVALS * (longest_interval_s + self._interval_s))
-        return run_counters(runs)
+        return {}
 
-    def _record_events(self, tenant: str, runs: Iterable[MonitorRun]) -> None:
-        """Record alarms and drift as events, without texts of questions."""
+    def _record_events(self, tenant: str, run: MonitorRun) -> None:
+        """Record an alarm and drift as events, without texts of questions."""
         sessions = self._engine.tenant(tenant).sessions
-        for run in runs:
-            data = {"run_id": str(run.id), "kind": str(run.kind), "figures": dict(run.figures)}
-            if run.state is MonitorState.ALARM:
-                sessions.record_event(ALL_COLLECTIONS, EventType.MONITOR_ALARM, data)
-            if run.figures.get("drift", 0.0) > run.figures.get("drift_limit", math.inf):
-                sessions.record_event(ALL_COLLECTIONS, EventType.MONITOR_DRIFT, data)
+        data = {"run_id": str(run.id), "kind": str(run.kind), "figures": dict(run.figures)}
+        if run.state is MonitorState.ALARM:
+            sessions.record_event(ALL_COLLECTIONS, EventType.MONITOR_ALARM, data)
+        if run.figures.get("drift", 0.0) > run.figures.get("drift_limit", math.inf):
+            sessions.record_event(ALL_COLLECTIONS, EventType.MONITOR_DRIFT, data)
+
+
+def _log_run(tenant: str, run: MonitorRun) -> None:
+    log.log(
+        _LEVEL[run.state], "%s: %s", run.kind, run.state,
+        extra={
+            "action": f"monitor_{run.kind}", "tenant": tenant, "state": str(run.state),
+            "figures": dict(run.figures), "texts": {"reason": run.reason},
+        },
+    )  # fmt: skip
 
 
 class GapMaintenance:

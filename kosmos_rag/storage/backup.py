@@ -117,9 +117,9 @@ def restore(settings: DatabaseSettings, file: Path, *, verify: bool = False) -> 
     admin = _administrator(settings)
     if tenants := _count_tenants(admin):
         raise RequestError(f"the database has {tenants} tenants; restore into an empty database")
-    if kept := _list_kept_records(admin):
+    if tables := _list_kept_records(admin):
         raise RequestError(
-            f"the database has records of deleted tenants in {', '.join(kept)}, which nobody may change; "
+            f"the database has records of deleted tenants in {', '.join(tables)}, which nobody may change; "
             "restore into an empty database"
         )
     program = _program("pg_restore", settings, f"pg_restore {' '.join(RESTORE_OPTIONS)} {file}")

@@ -156,7 +156,10 @@ class Database:
         return () if self._replicas is None else self._replicas.pools
 
     def measure_replicas(self) -> tuple[ReplicaPool, ...]:
-        """Return the pools of replicas after a measurement of their lag; one that is behind takes seconds."""
+        """Return the pools of replicas after a measurement of their lag.
+
+        One that is behind takes seconds.
+        """
         if self._replicas is not None:
             self._replicas.measure_until_known()
         return self.replicas()

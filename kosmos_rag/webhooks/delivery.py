@@ -15,7 +15,6 @@ import psycopg
 from psycopg.rows import class_row, kwargs_row
 
 from kosmos_rag.core.errors import IngestionError
-from kosmos_rag.core.retry_after import parse_retry_after
 from kosmos_rag.core.types import Event, Job
 from kosmos_rag.engine.engine import Engine
 from kosmos_rag.engine.fetching import Fetcher
@@ -122,7 +121,7 @@ class Sender:
             error=f"the endpoint answered {receipt.status}",
             answered=receipt.status not in _BUSY,
             is_gone=receipt.status == GONE,
-            retry_after_s=parse_retry_after(receipt.retry_after),
+            retry_after_s=receipt.retry_after_s,
         )
 
 

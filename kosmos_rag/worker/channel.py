@@ -182,6 +182,11 @@ class SupervisorChannel:
         self._revoked -= tokens
         self._send(Progress(ended=tokens, counts=dict(counts or {})))
 
+    def report_counts(self, counts: Mapping[tuple[str, str], float]) -> None:
+        """Report counters to add."""
+        if counts:
+            self._send(Progress(counts=dict(counts)))
+
     def report_gauges(self, tenant: str, values: Mapping[Metric, float], *, hold_s: float) -> None:
         """Report gauges of a tenant that are combined across tenants.
 

@@ -80,13 +80,15 @@ class RecallMonitor:
 
         return [*self._measure_tenant(tenant, report, is_due), *self._check_isolation(report, is_due)]
 
-    def run_due(self, name: str, progress: Progress) -> list[MonitorRun]:
-        """Measure what is due by its interval. Raises what `run` raises."""
-        runs: list[MonitorRun] = []
+    def run_due(self, name: str, progress: Progress) -> Iterator[MonitorRun]:
+        """Measure what is due by its interval, and yield each run as it ends.
+
+        Raises what `run` raises.
+        """
         if (interval_s := self._settings.isolation_interval_s) is not None:
             # First of all: a leak has to be reported even if nothing else can be measured.
-            runs += self._check_isolation(progress, lambda store, kind: _is_older(store, kind, interval_s))
-        return [*runs, *self._measure_tenant(self._engine.tenant(name), progress, self._is_due)]
+            yield from self._check_isolation(progress, lambda store, kind: _is_older(store, kind, interval_s))
+        yield from self._measure_tenant(self._engine.tenant(name), progress, self._is_due)
 
     def status(self, name: str, *, limit: int = 20) -> list[MonitorRun]:
         """Return the latest runs of a tenant, the newest first.

@@ -24,6 +24,7 @@ from kosmos_rag.core.errors import SourceError, first_line
 from kosmos_rag.ingestion.sources.addresses import URLS, require_allowed
 from kosmos_rag.ingestion.sources.connections import HostConnections
 from kosmos_rag.ingestion.sources.files import read_limited
+from kosmos_rag.models.http.retry import parse_retry_after
 
 if TYPE_CHECKING:
     import ssl
@@ -57,8 +58,8 @@ class Receipt:
     """How a server answered what was sent to it."""
 
     status: int
-    retry_after: str
-    """Retry-After as the server writes it; empty without one."""
+    retry_after_s: float | None
+    """Seconds that the server asks to wait; None where it does not."""
 
 
 class StatusError(SourceError):
@@ -195,7 +196,8 @@ class Fetcher:
 
         def send(until: float, connections: HostConnections) -> Receipt:
             with connections.send("POST", url, until, headers, body) as response:
-                return Receipt(status=response.status, retry_after=response.headers.get("retry-after", ""))
+                retry_after_s = parse_retry_after(response.headers.get("retry-after", ""))
+                return Receipt(status=response.status, retry_after_s=retry_after_s)
 
         return self._run_with_timeout(url, send)
 

@@ -133,7 +133,10 @@ class ServerEmbedder:
         )
 
     def _append_probe(self, texts: list[str], purpose: Purpose) -> tuple[list[str], bool]:
-        """Return the texts to send, and whether the last is the probe; requests of one text have no room for it."""
+        """Return the texts to send, and whether the last is the probe.
+
+        Requests of one text have no room for it.
+        """
         return (texts, False) if self._settings.batch_size == 1 else self._fingerprint.append_probe(texts, purpose)
 
     def _parse(self, response: Any) -> tuple[list[Any], int | None]:

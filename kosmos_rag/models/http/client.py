@@ -6,10 +6,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from kosmos_rag.core.retry_after import parse_retry_after
 from kosmos_rag.models.http.background import BackgroundLoop
 from kosmos_rag.models.http.endpoint import Endpoint
-from kosmos_rag.models.http.retry import Retry, RetryPolicy, request_with_retry
+from kosmos_rag.models.http.retry import Retry, RetryPolicy, parse_retry_after, request_with_retry
 
 if TYPE_CHECKING:
     import httpx

@@ -14,13 +14,12 @@ from opentelemetry import trace
 from kosmos_rag.core.config import LanguageModelSettings
 from kosmos_rag.core.errors import ConfigError, ModelError, ModelUnavailable
 from kosmos_rag.core.protocols import Message
-from kosmos_rag.core.retry_after import parse_retry_after
 from kosmos_rag.core.telemetry import genai, tracing, usage
 from kosmos_rag.models.embedding.tokenizer import EstimatingTokenizer
 from kosmos_rag.models.http.background import BackgroundLoop, BackgroundStream, Write
 from kosmos_rag.models.http.client import read_start
 from kosmos_rag.models.http.endpoint import BUSY, Endpoint
-from kosmos_rag.models.http.retry import Retry, RetryPolicy, request_with_retry
+from kosmos_rag.models.http.retry import Retry, RetryPolicy, parse_retry_after, request_with_retry
 from kosmos_rag.models.llm.protocols import PROTOCOLS, ChatProtocol, ProtocolError, ServerError, StreamChunk
 
 if TYPE_CHECKING:

@@ -1,11 +1,12 @@
 """Handler of maintenance jobs: due indexes, expired rows, audit seals, consistency checks."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 from kosmos_rag.core.config import WorkerSettings
-from kosmos_rag.core.errors import ConfigError, IndexLocked
+from kosmos_rag.core.errors import ConfigError, DatabaseUnavailable, IndexLocked, KosmosError
 from kosmos_rag.core.telemetry.metrics import Metric
 from kosmos_rag.core.types import EVERYONE, IndexInfo, Job, Outcome
 from kosmos_rag.engine.audit import TenantAudit
@@ -19,7 +20,13 @@ from kosmos_rag.storage.queue.uploads import UploadStore
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 from kosmos_rag.worker.channel import CounterBuffer, SupervisorChannel
-from kosmos_rag.worker.metrics import AUDIT_LAG_SECONDS, INDEX_DUE, INDEX_RECALL, INDEX_UNSEGMENTED_CHUNKS
+from kosmos_rag.worker.metrics import (
+    AUDIT_LAG_SECONDS,
+    INDEX_DUE,
+    INDEX_RECALL,
+    INDEX_UNSEGMENTED_CHUNKS,
+    MAINTENANCE_FAILURES,
+)
 
 log = logging.getLogger("kosmos_rag.worker")
 
@@ -66,7 +73,36 @@ class MaintenanceHandler:
         return counts
 
     def _maintain(self, owner: TenantRef, channel: SupervisorChannel) -> CounterBuffer:
-        self._build(owner, channel)
+        """Run each step, also after the failure of another one.
+
+        A model server that is away ends no removal of old rows, and no canary of isolation.
+        """
+        counts = CounterBuffer()
+        with self._continue_after("indexes", owner, counts):
+            self._build(owner, channel)
+        with self._continue_after("rows", owner, counts):
+            self._prune(owner, channel)
+        for task in self._tasks:
+            with self._continue_after("wings", owner, counts):
+                channel.report_counts(task.run(owner.name, channel))
+        return counts
+
+    @contextmanager
+    def _continue_after(self, step: str, owner: TenantRef, counts: CounterBuffer) -> Iterator[None]:
+        try:
+            yield
+        except DatabaseUnavailable:
+            raise
+        except KosmosError as error:
+            counts.add(MAINTENANCE_FAILURES.name, 1.0, step)
+            log.error(
+                "maintenance of %s failed: %s", owner.name, type(error).__name__,
+                extra={
+                    "action": "maintenance_failed", "tenant": owner.name, "step": step, "texts": {"error": str(error)}
+                },
+            )  # fmt: skip
+
+    def _prune(self, owner: TenantRef, channel: SupervisorChannel) -> None:
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
             uploads = UploadStore(connection, owner.id)
             uploads.delete(uploads.find_abandoned(age=ABANDONED_UPLOAD_AGE))
@@ -75,11 +111,6 @@ class MaintenanceHandler:
         channel.queue.prune(keep_days=self._limits.keep_days, keep_dead_days=self._limits.keep_dead_days)
         self._sync_runs.fail_abandoned(owner)
         self._sync_runs.prune(keep_days=self._limits.keep_days)
-        counts = CounterBuffer()
-        for task in self._tasks:
-            for (name, label), amount in task.run(owner.name, channel).items():
-                counts.add(name, amount, label)
-        return counts
 
     def _reconcile(self, owner: TenantRef) -> CounterBuffer:
         orphans = count_orphans(self._database, owner)
@@ -116,10 +147,10 @@ class MaintenanceHandler:
             channel.report_progress()
             log.info("%s", step, extra={"action": "index_build", "tenant": owner.name})
 
+        indexes = None
         try:
             with channel.heartbeat(BUILD_TIMEOUT_S):
                 indexes = self._indexes.build(owner, report)
-            channel.report_gauges(owner.name, _index_gauges(indexes), hold_s=self._hold_s)
         except IndexLocked:
             log.info(
                 "another process maintains the indexes of %s", owner.name,
@@ -128,6 +159,10 @@ class MaintenanceHandler:
         except ConfigError as error:
             # Without database.admin_url vectors are scanned: slower, with the same results.
             log.warning("%s", error, extra={"action": "index_build_skipped", "tenant": owner.name})
+        finally:
+            # What is due is shown above all where it cannot be built.
+            indexes = self._indexes.status(owner) if indexes is None else indexes
+            channel.report_gauges(owner.name, _index_gauges(indexes), hold_s=self._hold_s)
 
 
 def _index_gauges(indexes: Sequence[IndexInfo]) -> dict[Metric, float]:

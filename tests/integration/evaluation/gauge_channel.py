@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager, nullcontext
 
 from kosmos_rag.core.telemetry.metrics import Metric
 from kosmos_rag.core.types import Job
+from kosmos_rag.engine.job_kinds import JobCounts
 
 
 class GaugeChannel:
@@ -24,6 +25,9 @@ class GaugeChannel:
         assert tenant == "acme"
         assert hold_s > 0
         self.values.update(values)
+
+    def report_counts(self, counts: JobCounts) -> None:
+        raise AssertionError(counts)
 
     def require_running(self, job: Job) -> None:
         raise AssertionError(job)

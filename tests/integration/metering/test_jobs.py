@@ -11,6 +11,7 @@ import pytest
 from kosmos_rag import Engine, Settings, SourceDocument
 from kosmos_rag.core.telemetry.metrics import Metric
 from kosmos_rag.core.types import Job
+from kosmos_rag.engine.job_kinds import JobCounts
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.metering.jobs import UsageMaintenance
 from kosmos_rag.metering.limits import begin_period
@@ -46,6 +47,9 @@ class _Silent:
 
     def report_gauges(self, tenant: str, values: Mapping[Metric, float], *, hold_s: float) -> None:
         raise AssertionError(tenant, values, hold_s)
+
+    def report_counts(self, counts: JobCounts) -> None:
+        raise AssertionError(counts)
 
     def require_running(self, job: Job) -> None:
         raise AssertionError(job)

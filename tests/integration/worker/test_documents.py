@@ -1,5 +1,6 @@
 """Documents through the queue: one version each, for who may see them, and nothing left behind."""
 
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
@@ -10,14 +11,15 @@ import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument, Tenant
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.errors import RequestError, SourceError
+from kosmos_rag.core.errors import ModelUnavailable, RequestError, SourceError
 from kosmos_rag.core.types import EVERYONE, JobState
-from kosmos_rag.engine.job_kinds import LazyFunction, MaintenanceTask, WingJobs
+from kosmos_rag.engine.job_kinds import JobChannel, JobCounts, LazyFunction, MaintenanceTask, WingJobs
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.worker.handlers import EngineJobRunner
+from kosmos_rag.worker.metrics import MAINTENANCE_FAILURES
 from tests.integration.variants import opened
-from tests.integration.worker.working import Work, assert_adds_up, open_channel
+from tests.integration.worker.working import Work, assert_adds_up, open_channel, receive_all
 
 pytestmark = pytest.mark.emptied_database
 
@@ -144,6 +146,49 @@ def test_maintenance__whose_handler_cannot_be_created_is_a_job_that_fails(
     (info,) = [info for info in scope.jobs.find(limit=100) if info.kind == kinds.MAINTAIN]
     assert info.error is not None
     assert "no_such_module" in info.error
+
+
+class FailingTask:
+    """A part of maintenance that fails."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def run(self, tenant: str, channel: JobChannel) -> JobCounts:
+        raise ModelUnavailable(f"the model of {tenant} is away")
+
+
+class CountingTask:
+    """A part of maintenance that counts its runs."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+
+    def run(self, tenant: str, channel: JobChannel) -> JobCounts:
+        return {("runs", tenant): 1.0}
+
+
+@pytest.mark.own_database
+def test_maintenance__continues_after_a_part_that_fails(engine: Engine, scope: Tenant, folder: Path) -> None:
+    scope.jobs.enqueue(folder)
+    with psycopg.connect(engine.settings.database.admin_url or "") as connection:
+        connection.execute("UPDATE kosmos.jobs SET run_at = now() WHERE every_s IS NOT NULL")
+    queue = Queue.open(engine.database, engine.settings.worker)
+    supervisor, channel = open_channel(queue)
+    tasks = tuple(
+        MaintenanceTask(create_handler=LazyFunction(f"{__name__}:{name}"))
+        for name in ("FailingTask", "CountingTask", "FailingTask")
+    )
+    runner = EngineJobRunner(engine, WingJobs(maintenance=tasks))
+    (job,) = queue.claim(10, kinds=[kinds.MAINTAIN], worker="test")
+    runner.run([job], channel)
+    counts = Counter[tuple[str, str]]()
+    for message in receive_all(supervisor):
+        counts.update(message.counts)
+    assert counts["runs", "acme"] == 1
+    assert counts[MAINTENANCE_FAILURES.name, "wings"] == 2
+    (info,) = [info for info in scope.jobs.find(limit=100) if info.kind == kinds.MAINTAIN]
+    assert info.error is None
 
 
 @pytest.mark.own_database

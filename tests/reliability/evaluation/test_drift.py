@@ -120,7 +120,7 @@ class Load:
 def maintained(engine: Engine) -> list[MonitorRun]:
     """A round of maintenance, as a worker does it."""
     engine.tenant("acme").indexes.build()
-    return RecallMonitor(engine).run_due("acme", print)
+    return list(RecallMonitor(engine).run_due("acme", print))
 
 
 def test_drift__is_seen_within_a_period_and_put_right(engine: Engine, database: DatabaseSettings) -> None:

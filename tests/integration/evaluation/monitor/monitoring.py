@@ -1,5 +1,6 @@
 """Rounds of the monitor as a worker makes them, and a model that is not there."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,8 +26,10 @@ class Mute(type(WORLD)):
 def run_round(engine: Engine) -> tuple[dict[tuple[str, str], tuple[float, float]], JobCounts]:
     """A round of the monitor within maintenance of the tenant: what is measured and shown for how long, and counts."""
     supervisor, channel = open_channel(engine.tenant("acme").jobs._queue)
-    counts = MonitorMaintenance(engine, interval_s=0.0).run("acme", channel)
+    MonitorMaintenance(engine, interval_s=0.0).run("acme", channel)
     gauges: dict[tuple[str, str], tuple[float, float]] = {}
+    counts = Counter[tuple[str, str]]()
     for message in receive_all(supervisor):
         gauges |= message.gauges
+        counts.update(message.counts)
     return gauges, counts

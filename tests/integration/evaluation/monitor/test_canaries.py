@@ -146,6 +146,21 @@ def test_permission__a_leak_pages(settings: Settings, database: DatabaseSettings
             assert (leaks() or 0.0) >= 2 if leaking else leaks() == 0.0
 
 
+@pytest.mark.own_database
+def test_permission__a_leak_is_counted_where_the_next_measurement_fails(
+    indexed: Engine, settings: Settings, database: DatabaseSettings, caplog: pytest.LogCaptureFixture
+) -> None:
+    with Engine(_by_words(settings, {"monitor.isolation_interval_s": 0.001}), embedder=WORLD) as engine:
+        run_round(engine)
+        _let_all_read_all_of_a_tenant(database)
+        with psycopg.connect(database.admin_url or "", autocommit=True) as admin:
+            admin.execute("UPDATE kosmos.monitor_runs SET at = now() - interval '1 day'")
+            admin.execute("REVOKE SELECT ON kosmos.monitor_samples FROM kosmos_worker, kosmos_app")
+        _, counts = run_round(engine)
+        assert "monitor_failed" in {getattr(record, "action", "") for record in caplog.records}
+        assert counts["kosmos_permission_leaks", ""] >= 2
+
+
 def test_permission__counts_failed_probes_and_checks_the_others(
     indexed: Engine, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:

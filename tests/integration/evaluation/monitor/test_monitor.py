@@ -309,13 +309,13 @@ def test_run_due__waits_for_its_time_and_its_share(
     with Engine(changed(settings, {"monitor.interval_s": 3600.0}), embedder=WORLD) as seldom:
         assert [run.state for run in RecallMonitor(seldom).run_due("acme", message.append)] == [MonitorState.OK]
         ask(indexed)
-        assert RecallMonitor(seldom).run_due("acme", message.append) == []
+        assert list(RecallMonitor(seldom).run_due("acme", message.append)) == []
     with (
         Engine(changed(settings, {"monitor.interval_s": 0.001}), embedder=WORLD) as engine,
         psycopg.connect(database.admin_url or "", autocommit=True) as admin,
     ):
         admin.execute("UPDATE kosmos.monitor_runs SET milliseconds = 1000, at = now() - interval '30 seconds'")
-        assert RecallMonitor(engine).run_due("acme", message.append) == [], (
+        assert list(RecallMonitor(engine).run_due("acme", message.append)) == [], (
             "a second of two hundredths is not over before fifty"
         )
         admin.execute("UPDATE kosmos.monitor_runs SET at = now() - interval '51 seconds'")

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from kosmos_rag.core.retry_after import parse_retry_after
+from kosmos_rag.models.http.retry import parse_retry_after
 
 NOW = datetime(2026, 11, 20, 10, 0, 0, tzinfo=UTC)
 
