@@ -1,7 +1,7 @@
 """Read the ruled lines, boxes and drawings of a PDF page with PDFium."""
 
 import ctypes
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
@@ -70,6 +70,8 @@ class Graphics:
     """Areas of curves and slanted lines."""
     boxes: list[Box] = field(default_factory=list)
     """Rectangles that are filled or framed."""
+    headings: list[tuple[Box, int]] = field(default_factory=list)
+    """Areas of texts that a tagged file calls headings, and their levels."""
 
 
 def unite(boxes: Iterable[Box]) -> Box:
@@ -78,9 +80,14 @@ def unite(boxes: Iterable[Box]) -> Box:
     return Box(min(lefts), min(bottoms), max(rights), max(tops))
 
 
-def read_graphics(page: Any) -> Graphics:
-    """Return the visible graphics of a page."""
-    return _GraphicsReader().read(page)
+def read_graphics(page: Any, heading_levels: Mapping[int, int]) -> Graphics:
+    """Return the visible graphics of a page.
+
+    Args:
+        page: an open page of PDFium.
+        heading_levels: levels of the marked contents that are headings, by id.
+    """
+    return _GraphicsReader(heading_levels).read(page)
 
 
 def sort_rules(pieces: Iterable[Box]) -> Rules:
@@ -126,8 +133,9 @@ def _group_places(pieces: Iterable[tuple[float, float, float]]) -> Iterator[list
 class _GraphicsReader:
     """Collects the graphics of a page, those in form objects too."""
 
-    def __init__(self) -> None:
+    def __init__(self, heading_levels: Mapping[int, int]) -> None:
         self._raw = load_pdfium()
+        self._heading_levels = heading_levels
         self._graphics = Graphics()
         self._parts = 0
         self._bounds = [ctypes.c_float() for _ in range(4)]
@@ -147,6 +155,9 @@ class _GraphicsReader:
         kind = raw.FPDFPageObj_GetType(shape)
         if kind == raw.FPDF_PAGEOBJ_PATH:
             self._read_path(shape, matrix)
+        elif kind == raw.FPDF_PAGEOBJ_TEXT and self._heading_levels:
+            if level := self._heading_levels.get(raw.FPDFPageObj_GetMarkedContentID(shape)):
+                self._graphics.headings.append((self._read_bounds(shape, matrix), level))
         elif kind == raw.FPDF_PAGEOBJ_FORM and depth:
             inner = _multiply(self._matrix(shape), matrix)
             for index in range(raw.FPDFFormObj_CountObjects(shape)):

@@ -65,7 +65,7 @@ def find_headings(pages: Sequence[Sequence[Paragraph]], letters: Mapping[Style, 
     if not letters or not any(paragraph.lines for paragraph in flow):
         return []
     # What ends a page is above nothing, but for the last item of an agenda.
-    last = {id(page[-1]) for page in flows if len(page) > 1}
+    last = {id(page[-1]) for page in flows if len(page) > 1 and not _tagged_level(page[-1])}
     candidates = [
         (paragraph, title)
         for paragraph, title in _candidates(flow, _TextStyles(flow, letters))
@@ -78,8 +78,15 @@ def find_headings(pages: Sequence[Sequence[Paragraph]], letters: Mapping[Style, 
         return min(styles.index(style) + 1 + _depth(title) - depths[style], bounds.MAX_HEADING_LEVEL)
 
     return [
-        FoundHeading(paragraph, title, find_level(paragraph.lines[0].style, title)) for paragraph, title in candidates
+        FoundHeading(paragraph, title, _tagged_level(paragraph) or find_level(paragraph.lines[0].style, title))
+        for paragraph, title in candidates
     ]
+
+
+def _tagged_level(paragraph: Paragraph) -> int:
+    """Return the level that a tagged file gives to a short text; 0 for none."""
+    is_short = len(paragraph.text) <= 2 * LONGEST and any(map(str.isalnum, paragraph.text))
+    return paragraph.lines[0].heading if paragraph.lines and is_short else 0
 
 
 class _TextStyles:
@@ -145,11 +152,14 @@ def _candidates(flow: Sequence[Paragraph], styles: _TextStyles) -> Iterator[tupl
             )
             and (_POINT.match(title) or not (_are_one(before, paragraph) or _are_one(paragraph, following)))
         )
-        marked.append((paragraph, title if is_heading else None))
+        if _tagged_level(paragraph):
+            marked.append((paragraph, " ".join(paragraph.text.split())))
+        else:
+            marked.append((paragraph, title if is_heading else None))
     for style, group in groupby(marked, key=lambda each: each[1] and each[0].lines[0].style):
         headings = [(paragraph, title) for paragraph, title in group if title]
-        if style and len(headings) <= _MOST_IN_A_ROW:
-            yield from headings
+        is_list = not style or len(headings) > _MOST_IN_A_ROW
+        yield from (each for each in headings if not is_list or _tagged_level(each[0]))
 
 
 def _title(paragraph: Paragraph, styles: _TextStyles) -> str | None:

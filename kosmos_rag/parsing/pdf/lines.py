@@ -54,6 +54,8 @@ class Line(NamedTuple):
     """It is a label of a figure."""
     is_banded: bool = False
     """It is alone in a shaded band or frame of its height, as the title of a section is."""
+    heading: int = 0
+    """Level of the heading that a tagged file calls it; 0 for none."""
 
     @property
     def style(self) -> tuple[float, bool]:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from kosmos_rag.parsing.pdf.faces import Faces
 from kosmos_rag.parsing.pdf.form_fields import read_values
 from kosmos_rag.parsing.pdf.graphics import Box, Graphics, Rules, read_graphics, sort_rules, unite
+from kosmos_rag.parsing.pdf.tags import read_heading_levels
 from kosmos_rag.parsing.pdf.text_layer import DOWNWARD, MIDDLE, UPWARD, LayerReader, Run, turn_back, turn_box
 
 
@@ -74,6 +75,8 @@ class PageContent:
     """Areas of curves and slanted lines."""
     boxes: list[Box] = field(default_factory=list)
     """Rectangles that are filled or framed."""
+    headings: list[tuple[Box, int]] = field(default_factory=list)
+    """Areas of texts that a tagged file calls headings, and their levels."""
     values: list[str] = field(default_factory=list)
     """Values of form fields and texts of annotations."""
     top: float = 0.0
@@ -99,7 +102,7 @@ def read_page(page: Any, layer: Any, faces: Faces, forms: Any = None) -> PageCon
         faces: those of the document.
         forms: the form environment of the document.
     """
-    graphics = read_graphics(page) if layer.count_chars() else Graphics()
+    graphics = read_graphics(page, read_heading_levels(page)) if layer.count_chars() else Graphics()
     area = Box(*page.get_bbox())
     rules = sort_rules(graphics.rules)
     reader = LayerReader(layer, rules, faces)
@@ -122,6 +125,7 @@ def read_page(page: Any, layer: Any, faces: Faces, forms: Any = None) -> PageCon
         rules=sort_rules(turn_box(rule, turn) for rule in graphics.rules) if turn else rules,
         drawings=[turn_box(box, turn) for box in graphics.drawings],
         boxes=[turn_box(box, turn) for box in graphics.boxes],
+        headings=[(turn_box(box, turn), level) for box, level in graphics.headings],
         values=list(read_values(page, forms)),
         bottom=bottom,
         top=top,

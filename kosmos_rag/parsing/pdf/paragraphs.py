@@ -232,7 +232,7 @@ class _PageBuilder:
         """Return whether two lines, one below the other, are of two paragraphs."""
         if above.divided:
             return False
-        if above.is_banded or line.is_banded:
+        if above.is_banded or line.is_banded or above.heading != line.heading:
             return True
         if above.style != line.style and not self._same_text(above, line):
             return True

@@ -26,6 +26,7 @@ def arrange(content: PageContent) -> list[Region]:
     """Return the regions of a page in reading order."""
     lines = join_rows(list(_drop_copies(line for line in join_runs(content.lines) if line.text)))
     lines = list(_mark_bands(_drop_line_numbers(lines, content.rules), content.boxes))
+    lines = list(_mark_headings(lines, content.headings)) if content.headings else lines
     items = [Item(box=line.box, order=order, line=line) for order, line in enumerate(lines)]
     turned = list(content.turned)
     if content.is_vertical or len(items) > bounds.MAX_PAGE_LINES:
@@ -103,6 +104,16 @@ def _mark_bands(lines: Sequence[Line], boxes: Iterable[Box]) -> Iterator[Line]:
     for line in lines:
         near = bands[bisect_left(bottoms, line.baseline - line.size) : bisect_right(bottoms, line.baseline)]
         yield line._replace(is_banded=True) if any(is_band(box, line) for box in near) else line
+
+
+def _mark_headings(lines: Sequence[Line], headings: Sequence[tuple[Box, int]]) -> Iterator[Line]:
+    """Yield the lines; those that begin and end in headings of the file have their level."""
+    areas = [(box.inflate(NEAR), level) for box, level in headings[: bounds.MAX_GRID_LINES]]
+    for line in lines:
+        height = line.baseline + MIDDLE * line.size
+        begins = [level for box, level in areas if box.contains(line.left, height)]
+        ends = any(box.contains(line.right, height) for box, _ in areas)
+        yield line._replace(heading=begins[0]) if begins and ends else line
 
 
 def _take_lattices(items: list[Item], turned: list[Run], content: PageContent) -> list[Item]:

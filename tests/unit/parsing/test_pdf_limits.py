@@ -31,7 +31,7 @@ def _parse(data: bytes) -> ParsedDocument:
 
 def _read_graphics(data: bytes) -> Graphics:
     with closing(pypdfium2.PdfDocument(data)) as document:
-        return read_graphics(document[0])
+        return read_graphics(document[0], {})
 
 
 def _notes(*texts: bytes) -> bytes:
