@@ -17,7 +17,6 @@ from kosmos_rag.core.telemetry.metrics import INGESTION, Metric, load_wing_metri
 from kosmos_rag.core.telemetry.prometheus import PrometheusObserver, metric_family
 from kosmos_rag.core.types import Job, JobState
 from kosmos_rag.parsing.sandbox.isolation import TARGETS, Isolation
-from kosmos_rag.storage import provision
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.migrate import REVISION
 from kosmos_rag.storage.preflight import ServerState
@@ -209,7 +208,7 @@ class DatabaseGauges(Collector):
             {(role,): state.apart for role, state in states.items() if state.apart is not None},
         )
         revisions: dict[tuple[str, ...], float] = {("code",): float(REVISION)}
-        if (revision := states[provision.WORKER].revision) is not None:
+        if (revision := states[self._database.worker.role].revision) is not None:
             revisions["database",] = float(revision)
         yield metric_family(SCHEMA_REVISION, revisions)
 
@@ -217,8 +216,8 @@ class DatabaseGauges(Collector):
         with self._lock:
             if time.monotonic() > self._checked_at + _PREFLIGHT_S:
                 self._states = {
-                    provision.APP: self._database.app.inspect(),
-                    provision.WORKER: self._database.worker.inspect(),
+                    self._database.app.role: self._database.app.inspect(),
+                    self._database.worker.role: self._database.worker.inspect(),
                 }
                 self._checked_at = time.monotonic()
             return self._states
