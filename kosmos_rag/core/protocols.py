@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kosmos_rag.core.telemetry.metrics import Metric
-from kosmos_rag.core.types import Chunk, ParsedDocument
 
 Vectors = NDArray[np.float32]
 """Shape (n, dimensions), one row a text, in the order of the texts."""
@@ -147,23 +146,6 @@ def complete(model: LanguageModel, prompt: str, *, max_tokens: int) -> str:
     """
     with closing(model.stream([Message(role="user", text=prompt)], max_tokens=max_tokens)) as stream:
         return "".join(stream)
-
-
-class Chunker(Protocol):
-    """Splits a document into chunks.
-
-    Chunks come in order of `start`; together they cover every character of the text that is not white space;
-    none is empty or has more tokens than the budget it was built with.
-    """
-
-    @property
-    def name(self) -> str:
-        """Which splitter this is."""
-        ...
-
-    def split(self, document: ParsedDocument) -> list[Chunk]:
-        """Split; an all-blank text gives no chunks."""
-        ...
 
 
 class Observer(Protocol):

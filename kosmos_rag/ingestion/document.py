@@ -12,7 +12,7 @@ from pathlib import PurePath
 
 from kosmos_rag.core.config import ParsingSettings, Settings
 from kosmos_rag.core.errors import IngestionError, SourceError
-from kosmos_rag.core.protocols import Chunker, Embedder, Tokenizer
+from kosmos_rag.core.protocols import Embedder, Tokenizer
 from kosmos_rag.core.stored_files import parse_file_source
 from kosmos_rag.core.telemetry import usage
 from kosmos_rag.core.telemetry.metrics import INGESTION_STAGE_SECONDS
@@ -29,7 +29,7 @@ from kosmos_rag.core.types import (
     is_text,
 )
 from kosmos_rag.ingestion.acl import apply_access_policy
-from kosmos_rag.ingestion.chunking import build_chunker
+from kosmos_rag.ingestion.chunking import Chunker, build_chunker
 from kosmos_rag.ingestion.definitions import find_defined_terms
 from kosmos_rag.ingestion.parts import may_have_parts
 from kosmos_rag.ingestion.sources.listing import MAX_SOURCE_CHARS, Entry

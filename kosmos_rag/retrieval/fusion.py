@@ -14,6 +14,7 @@ quarter, the odds grow by the ratio; where they miss more than vectors do, the o
 """
 
 import math
+import re
 import statistics
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -22,12 +23,20 @@ from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from kosmos_rag.core.errors import ConfigError
-from kosmos_rag.core.text.analysis import IDENTIFIER_FORMS
 from kosmos_rag.core.text.counts import count
 from kosmos_rag.core.text.languages import guess_language
-from kosmos_rag.core.types import Candidate, KnownItems, RetrieverStats
+from kosmos_rag.core.types import KnownItems, RetrieverStats
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.retrieval.snapshot import Snapshot
+
+
+class Candidate(NamedTuple):
+    """A chunk with its raw score and rank from one retriever."""
+
+    chunk_id: uuid.UUID
+    score: float
+    rank: int
+
 
 Lists: TypeAlias = Mapping[str, Sequence[Candidate]]
 """Candidates by name of their list, each list best first."""
@@ -45,6 +54,21 @@ EVEN_EVIDENCE = 1.25
 WORDS_ADVANTAGE = 4.0
 """Ratio of the known items that vectors and words miss, up to which the weights of the settings hold."""
 
+IDENTIFIER_FORMS = re.compile(
+    r"""
+      \w_\w
+    | (?<!\S)--?[A-Za-z]                    # an option of a command
+    | [a-z][A-Z]                            # camel case
+    | [A-Za-z_]{2}(?:\.(?![A-Z][a-z])|::)[A-Za-z_]{2}  # a name with its module, a host
+    | (?<!\S)\.[A-Za-z]                     # a file extension
+    | \w\(\)
+    | [A-Za-z]{2}-?\d | \b[A-Za-z]\d{3}     # a code
+    | \w-\w+-\w
+    | (?<=[a-z]\ )[A-Z][A-Z\d]{2,}\b | \b[A-Z][A-Z\d]{2,}(?=\ [a-z])  # a constant, in a query that is not all capitals
+    """,
+    re.VERBOSE,
+)
+"""Forms of identifiers, which a query means exactly."""
 DENSE, LEXICAL = "dense", "lexical"
 PHRASE = "phrase"
 """Contribution of passages that contain the quoted phrases, where other passages do not."""

@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
-from kosmos_rag.core.types import Candidate, Expansion, Passage, QuestionActivity, SearchResult
-from kosmos_rag.retrieval.fusion import fuse, reciprocal_ranks
+from kosmos_rag.core.types import Expansion, Passage, QuestionActivity, SearchResult
+from kosmos_rag.retrieval.fusion import Candidate, fuse, reciprocal_ranks
 
 
 def fuse_results(results: Sequence[SearchResult], *, rrf_k: int) -> SearchResult:

@@ -40,21 +40,6 @@ _CODE = re.compile(r"\b[a-z]+\d+[a-z]*\b")
 _LETTERS_OR_DIGITS = re.compile(r"[a-z]{2,}|\d+")
 _COMPOUND = re.compile(r"[A-Za-z]+(?:-[A-Za-z]+)+")
 """Words joined by hyphens, which the parser splits: `state-of-the-art`, `Content-Type`."""
-IDENTIFIER_FORMS = re.compile(
-    r"""
-      \w_\w
-    | (?<!\S)--?[A-Za-z]                    # an option of a command
-    | [a-z][A-Z]                            # camel case
-    | [A-Za-z_]{2}(?:\.(?![A-Z][a-z])|::)[A-Za-z_]{2}  # a name with its module, a host
-    | (?<!\S)\.[A-Za-z]                     # a file extension
-    | \w\(\)
-    | [A-Za-z]{2}-?\d | \b[A-Za-z]\d{3}     # a code
-    | \w-\w+-\w
-    | (?<=[a-z]\ )[A-Z][A-Z\d]{2,}\b | \b[A-Z][A-Z\d]{2,}(?=\ [a-z])  # a constant, in a query that is not all capitals
-    """,
-    re.VERBOSE,
-)
-"""Forms of identifiers, which a query means exactly."""
 _MAX_IDENTIFIER = 100
 """Characters. Longer tokens are encoded data."""
 

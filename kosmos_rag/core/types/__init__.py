@@ -74,7 +74,6 @@ if TYPE_CHECKING:
     )
     from kosmos_rag.core.types.jobs import Job, JobCount, JobInfo, JobState, Outcome, RunInfo
     from kosmos_rag.core.types.search import (
-        Candidate,
         Citation,
         Context,
         ContextPassage,
@@ -127,7 +126,6 @@ __all__ = [
     "AuditPassage",
     "AuditRecord",
     "AuditReport",
-    "Candidate",
     "CheckedSentence",
     "Chunk",
     "Citation",

@@ -8,7 +8,7 @@ import math
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, GetJsonSchemaHandler, computed_field, model_validator
 from pydantic_core import CoreSchema
@@ -89,14 +89,6 @@ class FacetValue(Serializable):
 
     value: str | bool | int | float
     count: int
-
-
-class Candidate(NamedTuple):
-    """A chunk with its raw score and rank from one retriever."""
-
-    chunk_id: uuid.UUID
-    score: float
-    rank: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

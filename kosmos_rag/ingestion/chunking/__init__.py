@@ -1,8 +1,11 @@
 """Five chunkers with one protocol, and the factory of the configured one."""
 
+from typing import Protocol
+
 from kosmos_rag.core.config import ChunkingSettings
 from kosmos_rag.core.errors import ConfigError
-from kosmos_rag.core.protocols import Chunker, Embedder
+from kosmos_rag.core.protocols import Embedder
+from kosmos_rag.core.types import Chunk, ParsedDocument
 from kosmos_rag.ingestion.chunking.budget import TokenBudget
 from kosmos_rag.ingestion.chunking.hierarchical import HierarchicalChunker
 from kosmos_rag.ingestion.chunking.markdown import MarkdownChunker
@@ -11,10 +14,27 @@ from kosmos_rag.ingestion.chunking.paragraph import ParagraphChunker
 from kosmos_rag.ingestion.chunking.recursive import RecursiveChunker
 from kosmos_rag.ingestion.chunking.semantic import SemanticChunker
 
-__all__ = ["build_chunker"]
+__all__ = ["Chunker", "build_chunker"]
 
 _MIN_BUDGET = 8
 """One character may be several tokens: a smaller budget might not hold any character."""
+
+
+class Chunker(Protocol):
+    """Splits a document into chunks.
+
+    Chunks come in order of `start`; together they cover every character of the text that is not white space;
+    none is empty or has more tokens than the budget it was built with.
+    """
+
+    @property
+    def name(self) -> str:
+        """Which splitter this is."""
+        ...
+
+    def split(self, document: ParsedDocument) -> list[Chunk]:
+        """Split; an all-blank text gives no chunks."""
+        ...
 
 
 def build_chunker(settings: ChunkingSettings, *, embedder: Embedder, max_tokens: int) -> Chunker:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from kosmos_rag.core.text.analysis import IDENTIFIER_FORMS, index_text, query_text, separate_words
+from kosmos_rag.core.text.analysis import index_text, query_text, separate_words
 
 
 @pytest.mark.parametrize(
@@ -90,42 +90,3 @@ def test_query_text__splits_letters_from_digits() -> None:
     assert query_text("C0330") == ("C0330\n0330", {"0330": "c0330"})
     assert query_text("plain words").text == "plain words"
     assert query_text("1f0c2a9b77ab43de").text == "1f0c2a9b77ab43de"
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        "How do I set shutdown_timeout?",
-        "docker run -p 9090",
-        "What does --dest do?",
-        "What does getUserById return?",
-        "asyncio.run",
-        "std::vector",
-        "files that end in .msi",
-        "close()",
-        "Where is XJ4471?",
-        "What is C0330?",
-        "error ORA-00942 on start",
-        "What is PROCESS_STATE?",
-        "What does UNIX stand for?",
-        "option-boolean-flag",
-    ],
-)
-def test_identifier_forms__finds_identifiers_by_their_form(query: str) -> None:
-    assert IDENTIFIER_FORMS.search(query)
-
-
-@pytest.mark.parametrize(
-    "query",
-    [
-        "How much notice does a customer give?",
-        "HOW DO I RESET MY PASSWORD",
-        "a two-dimensional flow, e.g. at Mach 2.5",
-        "reading and/or writing of 3 files.",
-        "Größe: 12 µm (§ 3)",
-        "Was kostet das?",
-        "the end.The next sentence - and more",
-    ],
-)
-def test_identifier_forms__finds_none_in_sentences(query: str) -> None:
-    assert not IDENTIFIER_FORMS.search(query)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from kosmos_rag.core.config import ChunkingSettings
-from kosmos_rag.core.protocols import Chunker, Embedder
-from kosmos_rag.ingestion.chunking import build_chunker
+from kosmos_rag.core.protocols import Embedder
+from kosmos_rag.ingestion.chunking import Chunker, build_chunker
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 BuildChunker = Callable[..., Chunker]

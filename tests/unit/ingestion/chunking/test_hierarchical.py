@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 
 from kosmos_rag.core.config import ChunkingSettings
-from kosmos_rag.core.protocols import Chunker
 from kosmos_rag.core.types import Chunk, Heading, ParsedDocument
-from kosmos_rag.ingestion.chunking import build_chunker
+from kosmos_rag.ingestion.chunking import Chunker, build_chunker
 from kosmos_rag.ingestion.chunking.section import split_sections, split_units
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.property_examples import examples

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
-from kosmos_rag.core.protocols import Chunker
 from kosmos_rag.core.types import Heading, ParsedDocument
+from kosmos_rag.ingestion.chunking import Chunker
 
 Build = Callable[..., Chunker]
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from kosmos_rag.core.protocols import Chunker
 from kosmos_rag.core.types import Chunk, ParsedDocument
+from kosmos_rag.ingestion.chunking import Chunker
 
 Build = Callable[..., Chunker]
 

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kosmos_rag.core.config import ChunkingSettings
-from kosmos_rag.core.protocols import Chunker
 from kosmos_rag.core.types import Chunk, Heading, ParsedDocument, TableSpan
-from kosmos_rag.ingestion.chunking import build_chunker
+from kosmos_rag.ingestion.chunking import Chunker, build_chunker
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 
 STRATEGIES = ("semantic", "recursive", "markdown", "paragraph", "hierarchical")

@@ -5,9 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from kosmos_rag.core.protocols import Chunker
 from kosmos_rag.core.types import ParsedDocument
-from kosmos_rag.ingestion.chunking import recursive
+from kosmos_rag.ingestion.chunking import Chunker, recursive
 
 Build = Callable[..., Chunker]
 

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from kosmos_rag.core.errors import ModelError
-from kosmos_rag.core.protocols import Chunker, Vectors
+from kosmos_rag.core.protocols import Vectors
 from kosmos_rag.core.types import Heading, ParsedDocument, SourceDocument
+from kosmos_rag.ingestion.chunking import Chunker
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.parsing import parse
 

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kosmos_rag.core.errors import ConfigError
-from kosmos_rag.core.types import Candidate
 from kosmos_rag.retrieval.fusion import (
+    IDENTIFIER_FORMS,
+    Candidate,
     Contribute,
     FusedCandidate,
     Lists,
@@ -237,3 +238,42 @@ def test_fuse__does_not_depend_on_the_order_of_the_lists(
 ) -> None:
     names = data.draw(st.permutations(sorted(lists)))
     assert fusion({name: lists[name] for name in names}, weights) == fusion(lists, weights)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "How do I set shutdown_timeout?",
+        "docker run -p 9090",
+        "What does --dest do?",
+        "What does getUserById return?",
+        "asyncio.run",
+        "std::vector",
+        "files that end in .msi",
+        "close()",
+        "Where is XJ4471?",
+        "What is C0330?",
+        "error ORA-00942 on start",
+        "What is PROCESS_STATE?",
+        "What does UNIX stand for?",
+        "option-boolean-flag",
+    ],
+)
+def test_identifier_forms__finds_identifiers_by_their_form(query: str) -> None:
+    assert IDENTIFIER_FORMS.search(query)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "How much notice does a customer give?",
+        "HOW DO I RESET MY PASSWORD",
+        "a two-dimensional flow, e.g. at Mach 2.5",
+        "reading and/or writing of 3 files.",
+        "Größe: 12 µm (§ 3)",
+        "Was kostet das?",
+        "the end.The next sentence - and more",
+    ],
+)
+def test_identifier_forms__finds_none_in_sentences(query: str) -> None:
+    assert not IDENTIFIER_FORMS.search(query)
