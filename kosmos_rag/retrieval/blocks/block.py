@@ -39,7 +39,6 @@ _EXPONENT = np.float32(2.0**112)
 """Ratio of a number in half precision to the single-precision number with the same exponent bits."""
 _SIGN_AND_NUMBER = np.int32(-0x70000001)
 _BATCH = 5_000
-_ID_BYTES = 16
 _UUID_BYTES = 150
 """Memory of an id in Python, with its entry in a dictionary."""
 
@@ -138,9 +137,11 @@ class Vectors:
         errors = np.float32(np.linalg.norm(query)) * self.errors + np.float32(_MARGIN)
         if multiply is None or not len(self.codes):
             return self._multiply(query), errors
-        coded = Vectors.encode(query.astype(np.float16)[None])
-        products = np.asarray(multiply(self.codes, coded.codes, "dot"), dtype=np.float32)[:, 0]
-        return products * (self.steps * coded.steps), errors + coded.errors * self.lengths
+        # As `encode` does it for thousands.
+        step = np.float32(np.abs(query).max(initial=0) or 1) / np.float32(_LEVELS)
+        codes = np.rint(query / step)
+        products = np.asarray(multiply(self.codes, codes.astype(np.int8)[None], "dot"), dtype=np.float32)[:, 0]
+        return products * (self.steps * step), errors + np.float32(np.linalg.norm(query - codes * step)) * self.lengths
 
     def _multiply(self, query: NDArray[np.float32]) -> NDArray[np.float32]:
         """Return the inner products of the vectors of the codes."""

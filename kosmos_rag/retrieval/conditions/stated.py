@@ -97,15 +97,17 @@ class Cues:
     times: tuple[TimeRange, ...] = ()
     title_starts: Sequence[int] = ()
     """Words that follow one that comes before titles, with or without an article between them."""
+    first_words: frozenset[str] = frozenset()
+    """These words."""
     fields: tuple[str, ...] = ()
     """Fields that it may name a value of, as in field_words.yaml."""
 
     def find_title(self, title: str, source: str) -> str | None:
         """Return the part of the question that names a document by its title or file name."""
         for words in _titles(title, source):
-            for start in self.title_starts:
-                # Most titles have none of the words.
-                if self.words[start] in words and (end := _match_title(self.words, start, words)):
+            # Most titles have none of them.
+            for start in () if self.first_words.isdisjoint(words) else self.title_starts:
+                if end := _match_title(self.words, start, words):
                     return self.question[self.tokens[start].start : self.tokens[end - 1].end]
         return None
 
@@ -135,7 +137,15 @@ def find_cues(question: str, today: date) -> Cues:
         follows = word in _BEFORE_TITLES or (follows and word in _ARTICLES)
     names = {name for word in words if word in _NAMES_BY_WORD for name in _NAMES_BY_WORD[word]}
     fields = tuple([name for name in _FIELDS if name in names])
-    return Cues(question=question, tokens=tokens, words=words, times=times, title_starts=title_starts, fields=fields)
+    return Cues(
+        question=question,
+        tokens=tokens,
+        words=words,
+        times=times,
+        title_starts=title_starts,
+        first_words=frozenset([words[start] for start in title_starts]),
+        fields=fields,
+    )
 
 
 def find_conditions(cues: Cues, passages: Sequence[Passage]) -> Conditions:
