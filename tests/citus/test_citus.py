@@ -46,6 +46,11 @@ def admin(cluster: DatabaseSettings) -> Iterator[psycopg.Connection]:
         yield connection
 
 
+def test_preflight__has_nothing_to_say_of_distributed_tables(opened: Database) -> None:
+    state = opened.app.inspect()
+    assert (state.problems, state.warnings) == ((), ())
+
+
 def test_distribute__again_finds_nothing_to_do(cluster: DatabaseSettings, admin: psycopg.Connection) -> None:
     assert distribute_tables(cluster) == []
     assert distribute_tables(cluster, dry_run=True) == []

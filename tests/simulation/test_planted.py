@@ -5,6 +5,8 @@ import pytest
 from tests.simulation.conftest import OpenSimulation
 from tests.simulation.planted import PLANTED, planted
 
+pytestmark = pytest.mark.direct_connection("the scheduler follows the server's process of each connection")
+
 MOST_SEEDS = 1_000
 
 

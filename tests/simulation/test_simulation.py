@@ -8,6 +8,8 @@ from tests.conftest import Server
 from tests.simulation.conftest import OpenSimulation
 from tests.simulation.simulation import Simulation
 
+pytestmark = pytest.mark.direct_connection("the scheduler follows the server's process of each connection")
+
 QUICK = "0:200"
 """Seeds of `make test`: the first one, and the one after the last."""
 BLOCK = 50
