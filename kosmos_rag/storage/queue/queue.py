@@ -32,7 +32,6 @@ from kosmos_rag.storage.queue.writing import JobLeases
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, read_server_time
 
-CHANNEL = "kosmos_jobs"
 REQUEUE_INTERVAL_S = 0.5
 FIRST_DELAY_S, LONGEST_DELAY_S = 5.0, 900.0
 OUTAGE_DELAY_S = 60.0
