@@ -19,6 +19,7 @@ from kosmos_rag.parsing.clean import clean_property_title
 from kosmos_rag.parsing.compose import Composition
 from kosmos_rag.parsing.headings import LONGEST
 from kosmos_rag.parsing.limits import UNLIMITED, OutputLimits
+from kosmos_rag.parsing.office.docx_running import RunningTexts
 from kosmos_rag.parsing.office.docx_styles import Lists, ParagraphStyle, Styles, W, parse_outline_level, read_value
 from kosmos_rag.parsing.office.docx_text import NOT_READ, PARAGRAPH, TextReader, is_bold
 from kosmos_rag.parsing.office.xml_tree import find_outermost
@@ -41,6 +42,7 @@ def parse_docx(data: bytes, limits: OutputLimits = UNLIMITED) -> ParsedDocument:
     """Parse a DOCX, with headings by style.
 
     A blank line separates paragraphs and tables. Notes, comments and the data of charts follow their paragraph.
+    Headers come first, footers last.
 
     Raises:
         ParseError: `too_large`, `encrypted` or `corrupt` for an archive that is not safe to open,
@@ -51,7 +53,10 @@ def parse_docx(data: bytes, limits: OutputLimits = UNLIMITED) -> ParsedDocument:
     part = package.main_document_part
     composition = Composition(limits)
     reader = _Reader(part, part.document.styles.element, limits)
+    running = RunningTexts(part)
+    _add_blocks(composition, (_Paragraph(text=text, is_note=True) for text in running.read("header")))
     _add_blocks(composition, reader.blocks(part.document.element.body))
+    _add_blocks(composition, (_Paragraph(text=text, is_note=True) for text in running.read("footer")))
     return composition.build(media_types.DOCX, _core_title(package) or composition.first_title)
 
 

@@ -71,6 +71,33 @@ def test_parse_docx__title_is_not_made_up_without_properties(report_docx: bytes)
     assert parse_docx(repacked(report_docx, without_properties)).title == "The Report"
 
 
+def test_parse_docx__a_letterhead_is_read_once() -> None:
+    document = docx.Document()
+    document.add_paragraph("Dear Ms Berg, the goods have come.")
+    section = document.sections[0]
+    section.different_first_page_header_footer = True
+    section.first_page_header.paragraphs[0].text = "ACME GmbH, Linz"
+    table = section.header.add_table(1, 2, 5_000_000)
+    table.cell(0, 0).text, table.cell(0, 1).text = "Reference", "4711"
+    section.header.add_paragraph("ACME GmbH, Linz")
+    section.footer.paragraphs[0].text = "IBAN AT61 1904"
+    page = section.footer.add_paragraph("Page ")
+    page._p.append(
+        parse_xml(f'<w:fldSimple {docx.oxml.ns.nsdecls("w")} w:instr=" PAGE "><w:r><w:t>1</w:t></w:r></w:fldSimple>')
+    )
+    document.add_section()
+    texts = ["ACME GmbH, Linz", "Reference", "4711", "Dear Ms Berg, the goods have come.", "IBAN AT61 1904"]
+    assert parse_docx(save(document)).text.split("\n\n") == texts
+
+
+def test_parse_docx__a_header_that_no_page_has_is_left_out() -> None:
+    document = docx.Document()
+    document.add_paragraph("The goods have come.")
+    document.sections[0].first_page_header.paragraphs[0].text = "A first page of its own"
+    document.sections[0].even_page_header.paragraphs[0].text = "An even page"
+    assert parse_docx(save(document)).text == "The goods have come."
+
+
 def test_parse_docx__blank_paragraphs_and_rows_leave_no_trace() -> None:
     document = docx.Document()
     for text in ("", "  ", "one", "\n", "  two\n"):
