@@ -1,12 +1,14 @@
 """Check, sentence by sentence, whether the cited passages support an answer."""
 
+import itertools
 import re
 import uuid
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from kosmos_rag.answering.abstention import REFUSAL
-from kosmos_rag.answering.claims import find_missing_number, find_other_unit, is_negated
+from kosmos_rag.answering.claims import StatedNumbers, find_antonym, is_negated
 from kosmos_rag.answering.compose import cite_unit
 from kosmos_rag.answering.evidence import passage_units
 from kosmos_rag.answering.prompt_injection import find_instruction
@@ -36,23 +38,26 @@ _WORD = re.compile(r"(?<!\w)[^\W_][\w-]*")
 _OPENING = frozenset({"according", "additionally", "based", "however", "otherwise", "therefore", "thus", "yes"})
 
 
-def missing_fact(claim: str, evidence: str) -> str | None:
+def missing_fact(claim: str, evidence: str, stated: StatedNumbers) -> str | None:
     """Return a message about the first fact that the evidence lacks.
 
     The result is None if it contains all facts of the claim.
+
+    Args:
+        stated: The numbers of the evidence.
     """
-    kind, fact = next(_find_missing_facts(claim, evidence), (None, ""))
+    kind, fact = next(_find_missing_facts(claim, evidence, stated), (None, ""))
     return None if kind is None else f"{kind} {fact!r} is not in the cited passages"
 
 
-def _find_missing_facts(claim: str, evidence: str) -> Iterator[tuple[str, str]]:
+def _find_missing_facts(claim: str, evidence: str, stated: StatedNumbers) -> Iterator[tuple[str, str]]:
     folded = " ".join(evidence.split()).casefold()
     for kind, pattern in (("the link", _LINK), ("the quoted", _QUOTED), ("the identifier", _IDENTIFIER)):
         for match in pattern.finditer(claim):
             fact = " ".join(next((group for group in match.groups() if group), match[0]).split())
             if not _contains_token(fact.casefold(), folded):
                 yield kind, fact
-    if (number := find_missing_number(claim, evidence)) is not None:
+    if (number := stated.find_missing(claim)) is not None:
         yield "the number", number
     evidence_stems = set(stems(evidence))
     for kind, fact in _find_names(claim):
@@ -87,6 +92,14 @@ def _contains_token(fact: str, evidence: str) -> bool:
 MIN_OVERLAP = 0.5
 MIN_SIMILARITY = 0.5
 _JOINTS = " \t\n,;."
+_HEADING = re.compile(r"#{1,6}[ \t]+[^\n]*|\*\*[^*\n]+\*\*:?")
+"""A heading of Markdown, or a line in bold."""
+_HEADING_WORDS = frozenset(
+    word
+    for line in (Path(__file__).parent / "heading_words.txt").read_text(encoding="utf-8").splitlines()
+    for word in line.partition(": ")[2].split()
+)
+"""Words of headings that say nothing, of English and German."""
 _LINE = re.compile(r"\S[^\n]*")
 _SPACES = re.compile(r"[^\S\u00a0\u202f]+")
 """All but those that group the digits of a number."""
@@ -96,6 +109,7 @@ _SPACES = re.compile(r"[^\S\u00a0\u202f]+")
 class _Claim:
     text: str
     markers: tuple[int, ...]
+    is_heading: bool = False
 
 
 def check_citations(
@@ -116,7 +130,14 @@ def check_citations(
     """
     checker = _Checker(passages, embedder)
     claims = [claim for claim in _claims(text, _pattern(citation_format)) if not _is_refusal_text(claim.text)]
-    return CitationReport(sentences=tuple(checker.check(claim) for claim in claims))
+    return CitationReport(
+        sentences=tuple(
+            checker.check_heading(claim, _markers_below(claims[at:]))
+            if claim.is_heading and not claim.markers
+            else checker.check(claim)
+            for at, claim in enumerate(claims)
+        )
+    )
 
 
 def is_refusal(text: str, citation_format: str) -> bool:
@@ -164,14 +185,21 @@ def _claims(text: str, marker: re.Pattern[str]) -> list[_Claim]:
         leading, body = _split_leading_markers(text[start:end], marker)
         # A marker after a sentence of its paragraph, or alone on its line, belongs to the text before it.
         if leading and claims and ("\n\n" not in text[before:start] or not body):
-            claims[-1] = _Claim(text=claims[-1].text, markers=claims[-1].markers + leading)
+            claims[-1] = replace(claims[-1], markers=claims[-1].markers + leading)
             leading = ()
         if body:
             claim_text = marker.sub("", body)
             claim_text = claim_text.strip() if is_code else _SPACES.sub(" ", claim_text).strip()
-            claims.append(_Claim(text=claim_text, markers=leading + _numbers(body, marker)))
+            is_heading = _HEADING.fullmatch(claim_text) is not None
+            claims.append(_Claim(text=claim_text, markers=leading + _numbers(body, marker), is_heading=is_heading))
         before = end
     return claims
+
+
+def _markers_below(claims: Sequence[_Claim]) -> tuple[int, ...]:
+    """Return the markers between the first claim, a heading, and the next heading."""
+    below = itertools.takewhile(lambda claim: not claim.is_heading, claims[1:])
+    return tuple(dict.fromkeys(marker for claim in below for marker in claim.markers))
 
 
 def _segments(text: str) -> Iterator[tuple[int, int, bool]]:
@@ -223,16 +251,15 @@ class _Checker:
         if not claim.markers:
             return _verdict(claim, "uncited", "it has no citation")
         cited = [self._by_index[number] for number in dict.fromkeys(claim.markers)]
-        evidence = "\n\n".join(
-            "\n".join((*passage.citation.section, *passage.citation.table_context, passage.text)) for passage in cited
-        )
+        evidence = _join_evidence(cited)
         overlap = _overlap(claim.text, evidence)
         quotes, similar = self._compare(claim.text, cited)
         similarity = max((quote.score for quote in quotes), default=0.0)
-        reason = self._suspicious_reason(cited) or missing_fact(claim.text, evidence)
-        if reason is None and (quantity := find_other_unit(claim.text, evidence)) is not None:
+        stated = StatedNumbers(evidence)
+        reason = self._suspicious_reason(cited) or missing_fact(claim.text, evidence, stated)
+        if reason is None and (quantity := stated.find_other_unit(claim.text)) is not None:
             reason = f"{quantity!r} has another unit in the cited passages"
-        if reason is None and similar and (number := find_missing_number(claim.text, similar)) is not None:
+        if reason is None and similar and (number := StatedNumbers(similar, stated.language).find_missing(claim.text)):
             reason = f"the number {number!r} is not where the cited passages say something similar"
         if reason is None and overlap < MIN_OVERLAP:
             reason = f"{overlap:.0%} of its words are in the cited passages"
@@ -240,10 +267,27 @@ class _Checker:
             reason = f"no cited passage says anything similar (similarity {similarity:.2f})"
         supported = tuple(quote for quote in quotes if quote.score >= MIN_SIMILARITY)
         if reason is None:
-            reason = _find_negation(claim.text, supported)
+            reason = _find_contradiction(claim.text, supported)
         if reason is not None:
             return _verdict(claim, "unsupported", reason, overlap, similarity)
         return _verdict(claim, "supported", None, overlap, similarity, supported)
+
+    def check_heading(self, claim: _Claim, below: Sequence[int]) -> CheckedSentence:
+        """Check a heading without a citation by what is cited below it.
+
+        It is supported where the cited passages have its facts, and at least half of its words, or where its words name
+        a part of any text, such as "Summary". It needs no similar unit: a heading seldom is a sentence.
+        """
+        cited = [self._by_index[number] for number in below if number in self._by_index]
+        evidence = _join_evidence(cited)
+        overlap = _overlap(claim.text, evidence)
+        is_general = _HEADING_WORDS.issuperset(re.findall(r"\w+", claim.text.casefold()))
+        is_supported = is_general or (
+            overlap >= MIN_OVERLAP
+            and not self._suspicious_reason(cited)
+            and missing_fact(claim.text, evidence, StatedNumbers(evidence)) is None
+        )
+        return _verdict(claim, "supported", None, overlap) if is_supported else self.check(claim)
 
     def _suspicious_reason(self, cited: Sequence[ContextPassage]) -> str | None:
         for passage in cited:
@@ -278,11 +322,28 @@ class _Checker:
         return self._units[index]
 
 
-def _find_negation(claim: str, quotes: Sequence[AnswerSentence]) -> str | None:
-    """Return a message if a claim is negated and its quotes are not, or the reverse."""
+def _join_evidence(cited: Sequence[ContextPassage]) -> str:
+    """Return the texts of passages, each with its headings."""
+    return "\n\n".join(
+        "\n".join((*passage.citation.section, *passage.citation.table_context, passage.text)) for passage in cited
+    )
+
+
+def _find_contradiction(claim: str, quotes: Sequence[AnswerSentence]) -> str | None:
+    """Return a message if all quotes contradict a claim, by a negation or by an antonym.
+
+    Both together say the same: what is not allowed is forbidden.
+    """
     negated = is_negated(claim)
-    if any(is_negated(quote.text) == negated for quote in quotes):
+    antonyms = [find_antonym(claim, quote.text) for quote in quotes]
+    contradicts = [
+        (is_negated(quote.text) != negated) != (antonym is not None)
+        for quote, antonym in zip(quotes, antonyms, strict=True)
+    ]
+    if not all(contradicts):
         return None
+    if (antonym := next(filter(None, antonyms), None)) is not None:
+        return f"it says {antonym[0]!r}, and the cited passages {antonym[1]!r}"
     return "it is negated, and the cited passages are not" if negated else "the cited passages negate it"
 
 

@@ -1,11 +1,12 @@
-"""Numbers with their units, and negations, of a claim that is checked against its evidence."""
+"""Numbers with their units, negations and antonyms of a claim that is checked against its evidence."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from kosmos_rag.answering.words import ENGLISH
+from kosmos_rag.answering.words import ENGLISH, stem
 from kosmos_rag.core.text import numbers
 from kosmos_rag.core.text.languages import FUNCTION_WORDS, LANGUAGES, choose_text_language
 
@@ -40,9 +41,19 @@ _NEGATION_LINES = dict(line.split(": ", 1) for line in _read_lines("negations.tx
 _COMPARISONS = tuple(_NEGATION_LINES.pop("comparison").split(", "))
 """Phrases with a word of negation that negate nothing."""
 _NEGATIONS = frozenset(word for words in _NEGATION_LINES.values() for word in words.split())
+_ANTONYMS = {
+    language: [
+        tuple(frozenset(stem(word, language) for word in side.split()) for side in pair.split(" | "))
+        for pair in pairs.split(", ")
+    ]
+    for language, _, pairs in (line.partition(": ") for line in _read_lines("antonyms.txt"))
+}
+"""Stems of words with one meaning, and of those with the opposite one, by language."""
 _DIGITS = rf"(?<![\w.,])(?<!\d[:'\u2019\u00a0\u202f]){numbers.NUMBER}(?::{numbers.NUMBER})*"
 """A search begins once in a run of digits and signs: the time of a long one would be quadratic."""
 _DAY = r"(?<![\w.])\d{4}-\d\d-\d\d(?!\d)"
+_SPACED_GROUPS = re.compile(r"(?<![\w.,:'\u2019\u00a0\u202f-])[1-9]\d{0,2}(?: \d{3})+(?![\w:'\u2019]|[.,]\d{3}(?!\d))")
+"""1 000 000 as Swiss, French or SI texts write it."""
 _LEADING_ZERO = re.compile(r"(?<![\d.])0+(?=\d)")
 _VERSION = re.compile(r"(?<!\w)([A-Z]\w*|[Vv]ersions?|[Rr]eleases?) (\d+\.\d+)(?!\w|[.,]\d)")
 """3.10 is not 3.1 in Python 3.10, and is in EUR 3.10."""
@@ -70,21 +81,56 @@ def _compile(language: str) -> _Patterns:
 _PATTERNS = {language: _compile(language) for language in LANGUAGES}
 
 
-def find_missing_number(claim: str, evidence: str) -> str | None:
-    """Return a number of the claim that the evidence lacks, as the claim has it.
+class StatedNumbers:
+    """The numbers and quantities of evidence."""
 
-    The result is None where there is none. Numbers are equal that are written alike or have one value: 1,850 is 1850,
-    3.50 is 3.5, 02:30 is 2:30, and three is 3.
-    """
-    language = _find_language(evidence, ENGLISH)
-    evidence_numbers = list(_iterate_numbers(evidence, language))
-    spellings = {number for number, _ in evidence_numbers}
-    values = {value for _, value in evidence_numbers}
-    values |= {part for value in values for part in value.split("-")}
-    for number, value in _iterate_numbers(claim, _find_language(claim, language)):
-        if number not in spellings and value not in values:
-            return number
-    return None
+    def __init__(self, evidence: str, language: str | None = None) -> None:
+        """Read the numbers.
+
+        Args:
+            language: Of the evidence; None finds it.
+        """
+        self._evidence = evidence
+        self.language = language or _find_language(evidence, ENGLISH)
+        # "Room 5 100 seats" has 5 and 100, and may be meant as 5,100.
+        texts = dict.fromkeys((evidence, _join_groups(evidence)))
+        mentions = [pair for text in texts for pair in _iterate_numbers(text, self.language)]
+        self._spellings = {number for number, _ in mentions}
+        values = {value for _, value in mentions}
+        self._values = values | {part for value in values for part in value.split("-")}
+
+    @cached_property
+    def _quantities(self) -> Collection[tuple[str, str]]:
+        return find_quantities(self._evidence, self.language)
+
+    def find_missing(self, claim: str) -> str | None:
+        """Return a number of the claim that the evidence lacks, as the claim has it.
+
+        The result is None where there is none. Numbers are equal that are written alike or have one value: 1,850 and
+        1 850 are 1850, 3.50 is 3.5, 02:30 is 2:30, and three is 3.
+        """
+        for number, value in _iterate_numbers(_join_groups(claim), _find_language(claim, self.language)):
+            if number not in self._spellings and value not in self._values:
+                return number
+        return None
+
+    def find_other_unit(self, claim: str) -> str | None:
+        """Return a quantity of the claim whose number has only other units in the evidence.
+
+        The result is None where there is none. A number that has no unit there, as in a table, may have any.
+        """
+        for number, unit in sorted(find_quantities(claim, self.language)):
+            units = {
+                other for same, other in self._quantities if same == number and (other in _SCALES) == (unit in _SCALES)
+            }
+            if units and unit not in units:
+                return f"{number} {unit}"
+        return None
+
+
+def _join_groups(text: str) -> str:
+    """Replace plain spaces between groups of three digits by those that do not break."""
+    return _SPACED_GROUPS.sub(lambda match: match[0].replace(" ", "\u00a0"), text)
 
 
 def _find_language(text: str, otherwise: str) -> str:
@@ -119,27 +165,33 @@ def _normalize(number: str, language: str) -> str:
     return word_value or numbers.read_number(number, language) or _LEADING_ZERO.sub("", number.replace(",", "."))
 
 
-def find_other_unit(claim: str, evidence: str) -> str | None:
-    """Return a quantity of the claim whose number has only other units in the evidence.
+def is_negated(text: str) -> bool:
+    """Return whether a text has a word of negation, of English or German."""
+    return any(word in _NEGATIONS or word.endswith("n't") for word in _words(text))
 
-    The result is None where there is none. A number that has no unit there, as in a table, may have any.
+
+def find_antonym(claim: str, evidence: str) -> tuple[str, str] | None:
+    """Return a word of a claim, and one of the evidence with the opposite meaning.
+
+    The words are English or German. The result is None where there is none, or where one of the texts has both meanings.
     """
-    language = _find_language(evidence, ENGLISH)
-    stated = find_quantities(evidence, language)
-    for number, unit in sorted(find_quantities(claim, language)):
-        units = {other for same, other in stated if same == number and (other in _SCALES) == (unit in _SCALES)}
-        if units and unit not in units:
-            return f"{number} {unit}"
+    claim_words, evidence_words = _words(claim), _words(evidence)
+    for language, pairs in _ANTONYMS.items():
+        stated = [{stem(word, language): word for word in words} for words in (claim_words, evidence_words)]
+        for pair in pairs:
+            for side, opposite in (pair, pair[::-1]):
+                said, meant = (words.keys() & (side | opposite) for words in stated)
+                if said and said <= side and meant and meant <= opposite:
+                    return stated[0][min(said)], stated[1][min(meant)]
     return None
 
 
-def is_negated(text: str) -> bool:
-    """Return whether a text has a word of negation, of English or German."""
+def _words(text: str) -> list[str]:
+    """Return the words of a text, case-folded, without comparisons that have a word of negation."""
     folded = " ".join(text.casefold().replace("\u2019", "'").split())
     for phrase in _COMPARISONS:
         folded = folded.replace(phrase, " ")
-    words = _WORD.findall(folded)
-    return any(word in _NEGATIONS or word.endswith("n't") for word in words)
+    return _WORD.findall(folded)
 
 
 def find_quantities(text: str, otherwise: str) -> dict[tuple[str, str], str]:
@@ -149,6 +201,7 @@ def find_quantities(text: str, otherwise: str) -> dict[tuple[str, str], str]:
         otherwise: The language of a text whose words show none.
     """
     language = _find_language(text, otherwise)
+    text = _join_groups(text)
     mentions = [(match[2], match[1], match[0]) for match in _MONEY.finditer(text)]
     for match in _PATTERNS[language].quantity.finditer(text):
         number, first, second = match.groups()

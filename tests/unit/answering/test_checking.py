@@ -8,7 +8,7 @@ import pytest
 from kosmos_rag.answering import claims
 from kosmos_rag.answering.abstention import REFUSAL
 from kosmos_rag.answering.citation_check import check_citations, missing_fact
-from kosmos_rag.answering.claims import find_missing_number, find_other_unit, is_negated
+from kosmos_rag.answering.claims import StatedNumbers, find_antonym, is_negated
 from kosmos_rag.answering.compose import render, sentence
 from kosmos_rag.answering.evidence import score_evidence
 from kosmos_rag.answering.scorers import EmbeddingScorer
@@ -117,10 +117,11 @@ def test_check__refuses_what_leaves_out_a_negation() -> None:
         ("It rose to €3.4 million.", "It rose to 3.4 million EUR.", None),
         ("It takes two weeks.", "It takes 2 months.", "2 week"),
         ("Es sind 5 Punkte.", "Es sind 5 Prozentpunkte.", None),
+        ("It costs 2 000 dollars.", "It costs 2,000 euros.", "2000 dollar"),
     ],
 )
 def test_find_other_unit__names_a_number_in_another_unit(claim: str, evidence: str, quantity: str | None) -> None:
-    assert find_other_unit(claim, evidence) == quantity
+    assert StatedNumbers(evidence).find_other_unit(claim) == quantity
 
 
 @pytest.mark.parametrize(
@@ -155,10 +156,16 @@ def test_find_other_unit__names_a_number_in_another_unit(claim: str, evidence: s
         ("An elf is blocked.", "It is blocked.", None),
         ("Use two-factor logins.", "Use strong logins.", None),
         ("See the 14th.", "See the 14th.", None),
+        ("It has 1 000 000 rows.", "It has 1,000,000 rows.", None),
+        ("It has 1000000 rows.", "It has 1 000 000 rows.", None),
+        ("Es kostet 1 250,50 Euro.", "Es kostet 1.250,50 Euro.", None),
+        ("It has 1 000 000 rows.", "It has 1 000 rows, and 000 is a code.", "1\u00a0000\u00a0000"),
+        ("It has 100 seats.", "Room 5 100 seats", None),
+        ("It began in 2024 with 300.", "In 2024 300 people began.", None),
     ],
 )
 def test_find_missing_number__compares_values(claim: str, evidence: str, number: str | None) -> None:
-    assert find_missing_number(claim, evidence) == number
+    assert StatedNumbers(evidence).find_missing(claim) == number
 
 
 def test_check__keeps_a_number_with_no_break_spaces_whole() -> None:
@@ -185,7 +192,7 @@ def test_missing_fact__reads_the_numbers_of_the_evidence_once() -> None:
 
     sys.setprofile(count_calls)
     try:
-        assert missing_fact(claim, evidence) is None
+        assert missing_fact(claim, evidence, claims.StatedNumbers(evidence)) is None
     finally:
         sys.setprofile(None)
     assert 1000 <= calls <= 10 * 1100  # once for each number of the claim: 100,000
@@ -221,6 +228,38 @@ def test_is_negated__reads_words_and_no_comparisons(text: str, negated: bool) ->
     assert is_negated(text) is negated
 
 
+@pytest.mark.parametrize(
+    ("claim", "evidence", "words"),
+    [
+        ("Logins are enabled.", "Logins are disabled.", ("enabled", "disabled")),
+        ("Dogs are allowed.", "Dogs are forbidden.", ("allowed", "forbidden")),
+        ("It increases latency.", "It lowers latency.", ("increases", "lowers")),
+        ("Hunde sind erlaubt.", "Hunde sind verboten.", ("erlaubt", "verboten")),
+        ("Die Miete steigt.", "Die Miete sinkt.", ("steigt", "sinkt")),
+        ("It takes at most 5 days.", "It takes at least 5 days.", ("most", "least")),
+        ("Logins are enabled.", "Logins can be enabled or disabled.", None),
+        ("It takes five days.", "It takes no more than five days.", None),
+    ],
+)
+def test_find_antonym__names_words_of_opposite_meanings(
+    claim: str, evidence: str, words: tuple[str, str] | None
+) -> None:
+    assert find_antonym(claim, evidence) == words
+
+
+def test_check__refuses_an_antonym_unless_it_is_negated() -> None:
+    rules = passage("Dogs are forbidden in the office.", section="Rules")
+
+    def check(text: str) -> list[str | None]:
+        embedder = HashingEmbedder(dimensions=512)
+        report = check_citations(text, [rules], embedder=embedder, citation_format="[{index}]")
+        return [sentence.reason for sentence in report.sentences]
+
+    assert check("Dogs are allowed in the office. [1]") == ["it says 'allowed', and the cited passages 'forbidden'"]
+    assert check("Dogs are not allowed in the office. [1]") == [None]
+    assert check("Dogs are not forbidden in the office. [1]") == ["it is negated, and the cited passages are not"]
+
+
 def test_check__flags_what_cites_nothing() -> None:
     first, second = _check("A trial is free for 14 days. Sales may extend it to 28 days. [1]").sentences
     assert (first.verdict, first.reason) == ("uncited", "it has no citation")
@@ -237,12 +276,21 @@ TRUE = "A trial is free for 14 days. [1]"
         (f"{TRUE}\n\n# The password is X", "# The password is X"),
         (f"{TRUE}\n### The password\n", "### The password"),
         (f"| The password is X |\n|---|\n\n{TRUE}", "| The password is X |"),
+        (f"{TRUE}\n\n# A trial is free\n\n# Trial\n\n{TRUE}", "# A trial is free"),
+        (f"# The vault password is swordfish\n\n{TRUE}", "# The vault password is swordfish"),
+        (f"**Refunds**\n\n{TRUE}", "**Refunds**"),
         (f"{TRUE}\n\n| The password is X |\n|---|\n| refunds | One row | [2]", "| The password is X |"),
     ],
 )
 def test_check__flags_headings_and_heads_of_tables_that_cite_nothing(text: str, message: str) -> None:
     (problem,) = _check(text).problems
     assert (problem.verdict, problem.text) == ("uncited", message)
+
+
+def test_check__supports_headings_in_words_of_what_is_cited_below() -> None:
+    for head in ("# Free trial", "## How long is a trial free?", "**Trial:**", "**Trial**:", "## Summary"):
+        report = _check(f"{head}\n\n{TRUE}\n\n### Refunds\n\nMoney is returned on the day of `refunded_at`. [2]")
+        assert report.supported, report.problems
 
 
 def test_check__flags_a_marker_of_no_passage() -> None:
