@@ -173,16 +173,16 @@ def is_negated(text: str) -> bool:
 def find_antonym(claim: str, evidence: str) -> tuple[str, str] | None:
     """Return a word of a claim, and one of the evidence with the opposite meaning.
 
-    The words are English or German. The result is None where there is none, or where one of the texts has both meanings.
+    The words are English or German. The result is None where there is none, or where a text has both meanings.
     """
     claim_words, evidence_words = _words(claim), _words(evidence)
     for language, pairs in _ANTONYMS.items():
-        stated = [{stem(word, language): word for word in words} for words in (claim_words, evidence_words)]
+        by_stem = [{stem(word, language): word for word in words} for words in (claim_words, evidence_words)]
         for pair in pairs:
             for side, opposite in (pair, pair[::-1]):
-                said, meant = (words.keys() & (side | opposite) for words in stated)
-                if said and said <= side and meant and meant <= opposite:
-                    return stated[0][min(said)], stated[1][min(meant)]
+                of_claim, of_evidence = (words.keys() & (side | opposite) for words in by_stem)
+                if of_claim and of_claim <= side and of_evidence and of_evidence <= opposite:
+                    return by_stem[0][min(of_claim)], by_stem[1][min(of_evidence)]
     return None
 
 

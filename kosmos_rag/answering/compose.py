@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from kosmos_rag.answering.evidence import Evidence, heading, table_columns
+from kosmos_rag.answering.scorers import MIN_RELATIVE_SCORE
 from kosmos_rag.answering.units import Unit, cells, units
 from kosmos_rag.answering.whole_lists import complete
 from kosmos_rag.core.types import AnswerSentence, Citation, ContextPassage, ScoredUnit, hash_text
 
-# A unit that scores less than this share of the best one adds nothing to it.
-MIN_RELATIVE_SCORE = 0.85
 _REFERS_BACK = re.compile(
     r"(?:this|that|these|those|it|its|they|their|he|she|his|her|such|dies|diese[rsmn]?|es|sie|er|ihre?|seine?)\b",
     re.IGNORECASE,

@@ -23,6 +23,11 @@ STEEPNESS = 3.0
 # Units that are compared by meaning, those with most words of the question: none of nine sets loses by it
 # (docs/benchmarks/tuning-log.md).
 MAX_COMPARED = 16
+# Units that the embedder compares together: with 3 `khal` loses answers, and 8 take twice the time
+# (docs/benchmarks/tuning-log.md).
+_COMPARED_TOGETHER = 4
+# A unit that scores less than this share of the best one adds nothing to it.
+MIN_RELATIVE_SCORE = 0.85
 _CACHED_BYTES = 16 * 1024 * 1024
 """Of the vectors of units: ten thousand of 384 dimensions."""
 
@@ -98,17 +103,28 @@ class EmbeddingScorer:
     ) -> list[NDArray[np.float32]]:
         """Return the cosine similarities.
 
-        It is 0 for texts that are not among those with most words of a question. Each text is embedded once.
+        Units are compared in the order of their words. It is 0 for texts that no answer would quote: even with the
+        highest similarity so far they would be too far below the best one. Each text is embedded once.
 
         Args: see `EvidenceScorer.compare`.
         """
-        compared = np.unique(np.concatenate([_choose_compared(row) for row in shares]))
-        vectors = self._embed([texts[at] for at in compared])
-        similarities = []
-        for question in questions:
-            row = np.zeros(len(texts), dtype=np.float32)
-            row[compared] = cosines(vectors, self._embed_question(question))
-            similarities.append(row)
+        return [
+            self._compare(self._embed_question(question), texts, np.asarray(row))
+            for question, row in zip(questions, shares, strict=True)
+        ]
+
+    def _compare(
+        self, question: NDArray[np.float32], texts: Sequence[str], shares: NDArray[np.float64]
+    ) -> NDArray[np.float32]:
+        similarities = np.zeros(len(texts), dtype=np.float32)
+        places = _choose_compared(shares)
+        highest = best = 0.0
+        while places.size:
+            compared, places = places[:_COMPARED_TOGETHER], places[_COMPARED_TOGETHER:]
+            similarities[compared] = cosines(self._embed([texts[place] for place in compared]), question)
+            highest = max(highest, similarities[compared].max())
+            best = max(best, (shares[compared] + similarities[compared]).max())
+            places = places[shares[places] + highest >= MIN_RELATIVE_SCORE * best]
         return similarities
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
@@ -211,7 +227,7 @@ class RerankingScorer:
         return scores
 
 
-def _choose_compared(shares: Sequence[float]) -> NDArray[np.intp]:
+def _choose_compared(shares: Sequence[float] | NDArray[np.float64]) -> NDArray[np.intp]:
     """Return the places of the units with most words of a question."""
     # Sorting is stable: of equal shares the first passages count.
     return np.argsort(-np.asarray(shares), kind="stable")[:MAX_COMPARED]

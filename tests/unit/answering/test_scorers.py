@@ -205,11 +205,17 @@ def test_embedding_scorer__compares_the_units_with_most_words_of_a_question() ->
     texts = [f"unit {number}" for number in range(MAX_COMPARED + 4)]
     words = [0.0] * len(texts)
     words[-1] = 0.5
-    first, second = EmbeddingScorer(embedder).compare(["unit", "another"], texts, [words, [0.0] * len(texts)])
-    assert embedder.texts == [*texts[:MAX_COMPARED], texts[-1]]
-    for similarities in (first, second):
-        assert list(similarities[MAX_COMPARED:-1]) == [0.0] * 3
-    assert first[-1] > 0
+    EmbeddingScorer(embedder).compare(["unit", "another"], texts, [words, [0.0] * len(texts)])
+    assert sorted(embedder.texts) == sorted([*texts[:MAX_COMPARED], texts[-1]])
+
+
+def test_embedding_scorer__compares_no_unit_that_an_answer_would_not_quote() -> None:
+    embedder = CountingEmbedder()
+    texts = ["gates open", "gates close", "a gate", "the gates", "unit 5", "unit 6", "unit 7"]
+    (similarities,) = EmbeddingScorer(embedder).compare(["gates open"], texts, [[1.0, 0.9, 0.9, 0.9, 0.8, 0.6, 0.5]])
+    assert similarities[0] == pytest.approx(1.0)
+    assert embedder.texts == texts[:5]  # 0.6 and the similarity of the first one are less than .85 of its score
+    assert list(similarities[5:]) == [0.0, 0.0]
 
 
 def test_embedding_scorer__takes_the_vector_of_the_search() -> None:
