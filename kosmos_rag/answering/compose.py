@@ -12,14 +12,18 @@ from dataclasses import replace
 from kosmos_rag.answering.evidence import Evidence, heading, table_columns
 from kosmos_rag.answering.scorers import MIN_RELATIVE_SCORE
 from kosmos_rag.answering.units import Unit, cells, units
-from kosmos_rag.answering.whole_lists import complete
+from kosmos_rag.answering.whole_lists import complete, introduces
+from kosmos_rag.answering.words import find_language, stem, stems
 from kosmos_rag.core.types import AnswerSentence, Citation, ContextPassage, ScoredUnit, hash_text
 
 _REFERS_BACK = re.compile(
+    r"(?:\w+(?:\s+\w+){0,2},\s+)?"
     r"(?:this|that|these|those|it|its|they|their|he|she|his|her|such|dies|diese[rsmn]?|es|sie|er|ihre?|seine?)\b",
     re.IGNORECASE,
 )
-"""A first word that refers to the sentence before, in English or German."""
+"""A first word that refers to the sentence before, in English or German; it may be after "Additionally, "."""
+_REPEATS = re.compile(r"\b(?:this|these|those|such|diese[rsmn]?)\s+(\w+)", re.IGNORECASE)
+"""A word that refers to one before: members of this group."""
 # A title names what is asked if the words of both are more similar than this. "Dormant Accounts" and "Paying Accounts"
 # share half, and two words of three are shared by metrics that differ.
 _SAME_TITLE = 2 / 3
@@ -58,23 +62,24 @@ def select(evidence: Sequence[Evidence], limit: int, *, prefer_current: bool = T
 def _drop_other_code(evidence: Sequence[Evidence]) -> list[Evidence]:
     """Drop code that answers another question.
 
-    It names less of the question, in its text or heading, than another unit. Or it is the SQL that is asked for, but in
-    a section that is not that of the best sentence, and whose title has other words than the question: statements share
-    the names of tables, and titles such as "Revenue Churn" and "Churn" a word.
+    It names less of the question, in its text or heading, than another unit, and no sentence introduces it. Or it is
+    the SQL that is asked for, but in a section that is not that of the best sentence, and whose title has other words
+    than the question: statements share the names of tables, and titles such as "Revenue Churn" and "Churn" a word.
     """
     prose = [item for item in evidence if item.unit.kind != "code"]
     best_section = _section(max(prose, key=lambda item: item.score)) if prose else None
     least = MIN_RELATIVE_SCORE * max((item.words for item in evidence), default=0.0)
 
-    def answers(item: Evidence) -> bool:
+    def answers(before: Evidence | None, item: Evidence) -> bool:
         if item.unit.kind != "code":
             return True
-        if item.words < least:
+        is_introduced = before is not None and introduces(before, item)
+        if item.words < least and not is_introduced:
             return False
         is_named = not heading(item.passage) or item.title_similarity > _SAME_TITLE
         return is_named or not item.is_requested_sql or _section(item) == best_section
 
-    return list(filter(answers, evidence))
+    return [item for before, item in zip((None, *evidence), evidence, strict=False) if answers(before, item)]
 
 
 def _section(item: Evidence) -> tuple[uuid.UUID, tuple[str, ...]]:
@@ -100,12 +105,21 @@ def _words(unit: Unit) -> str:
 def _join_antecedent(item: Evidence) -> Evidence:
     """Return a unit together with the sentence before it where it refers to that."""
     unit, previous = item.unit, item.previous
-    if previous is None or unit.kind != "sentence" or previous.kind != "sentence" or not _REFERS_BACK.match(unit.text):
+    if previous is None or unit.kind != "sentence" or previous.kind != "sentence":
+        return item
+    if not _REFERS_BACK.match(unit.text) and not _repeats(unit.text, previous.text):
         return item
     if "\n\n" in item.passage.text[previous.end : unit.start]:
         return item
     text = item.passage.text[previous.start : unit.end]
     return replace(item, unit=replace(unit, text=text, start=previous.start))
+
+
+def _repeats(text: str, previous: str) -> bool:
+    """Return whether a sentence speaks of "this group" after one that names a group."""
+    language = find_language([previous, text])
+    nouns = {stem(word.casefold(), language) for word in _REPEATS.findall(text)}
+    return bool(nouns) and not nouns.isdisjoint(stems(previous, language))
 
 
 def rank(evidence: Sequence[Evidence]) -> list[Evidence]:

@@ -4,6 +4,10 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
+from kosmos_rag.answering.codes import find_codes, has_other_code
 from kosmos_rag.answering.question_type import is_requested_sql, subject
 from kosmos_rag.answering.scorers import EvidenceScorer
 from kosmos_rag.answering.units import Unit, cells, units
@@ -57,7 +61,8 @@ def score_questions(
 ) -> list[list[Evidence]]:
     """Score every text unit of the passages for each question, in document order.
 
-    Words are compared in the language of the passages. Raises ModelError.
+    Words are compared in the language of the passages. A unit about building C has a score of 0 where the question asks
+    about building B. Raises ModelError.
 
     Args:
         questions: the questions, or the parts of one.
@@ -81,11 +86,25 @@ def score_questions(
     weights = [
         inverse_document_frequencies(stems(subject(question), language), passage_stems) for question in questions
     ]
-    shares = [[coverage(terms, unit_stems) for unit_stems in text_stems] for terms in weights]
+    # The title names what a unit speaks of: "Building C", and then "It opens at 8."
+    named = [
+        " ".join((passage.citation.title, *passage.citation.section, unit.text)) for passage, unit, _ in candidates
+    ]
+    codes = [find_codes(question, language) for question in questions]
+    others = [[has_other_code(asked, text, language) for text in named] for asked in codes]
+    shares = [
+        [0.0 if is_other else coverage(terms, unit_stems) for unit_stems, is_other in zip(text_stems, row, strict=True)]
+        for terms, row in zip(weights, others, strict=True)
+    ]
 
     def score(
-        question: str, terms: Mapping[str, float], words: Sequence[float], similarities: Iterable[float]
+        question: str,
+        terms: Mapping[str, float],
+        words: Sequence[float],
+        is_other: Sequence[bool],
+        similarities: NDArray[np.float32],
     ) -> list[Evidence]:
+        similarities = np.where(is_other, 0.0, similarities)
         return [
             Evidence(
                 passage=passage,
@@ -99,7 +118,7 @@ def score_questions(
             for (passage, unit, previous), share, similarity in zip(candidates, words, similarities, strict=True)
         ]
 
-    return list(map(score, questions, weights, shares, scorer.compare(questions, texts, shares)))
+    return list(map(score, questions, weights, shares, others, scorer.compare(questions, texts, shares)))
 
 
 def passage_units(passage: ContextPassage) -> Iterator[Unit]:

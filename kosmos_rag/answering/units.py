@@ -16,7 +16,7 @@ from kosmos_rag.core.types import UnitKind
 
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,}|:{3,})[ \t]*(?P<info>[^`\n]*)$")
 _TEXT_DIRECTIVE = re.compile(r"\{(?!(?:code|sourcecode|literalinclude|highlight|math|parsed-literal)\b)[^}]*\}")
-_ITEM = re.compile(r"[ \t]*(?:[-+•.]|\*{1,5}|\d{1,3}[.)]|#\.)[ \t]+")
+_ITEM = re.compile(r"[ \t]*(?:>[ \t]*)*(?:[-+•.]|\*{1,5}|\d{1,3}[.)]|#\.)[ \t]+")
 _ROW = re.compile(r"[ \t]*\|.*")
 _CELL_END = re.compile(r"(?<!\\)\|")
 _ROW_RULE = re.compile(r"[ \t]*(?:\|[ \t]*[-:]+[ \t:|+-]*|\+[-=+]+\+|\|={3,})[ \t]*")
@@ -33,6 +33,7 @@ _NO_TEXT = re.compile(
       | \\(?:part|chapter|(?:sub){0,2}section|paragraph|title)\*?(?:\[[^\]]*\])?\{.*\}[ \t]*  # of LaTeX
       | (?:\{%.*%\}|\{\{.*\}\}|\{\#.*\#\})[ \t]*       # a template tag
       | !\[[^\]]*\]\([^)]*\)[ \t]*                   # a picture
+      | (?:>[ \t]*)+                                  # an empty line of a block quote
       | <!--.*-->[ \t]* | </?[a-zA-Z][^<>]*>[ \t]*   # an HTML comment or tag
       | \[(?:source|listing|literal)\b[^\]]*\][ \t]* # the style of a listing of AsciiDoc
       | \([\w.:-]+\)=[ \t]*                          # a label of MyST

@@ -3,11 +3,16 @@
 Lists and steps are quoted whole, items and code with the sentence that introduces them.
 """
 
+import re
 from collections.abc import Sequence
 
 from kosmos_rag.answering.evidence import Evidence
 
 _COLONS = (":", "\uff1a")
+_BETWEEN_ITEMS = " \t\n>"
+"""Blank lines, also of a block quote."""
+_LABEL = re.compile(r"\*\*[^*\n]+\*\*(?:\s*\([^()\n]*\))?")
+"""A line in bold, as of a definition."""
 
 
 def complete(
@@ -15,8 +20,9 @@ def complete(
 ) -> list[Evidence]:
     """Return the selected units with what belongs to them, each once.
 
-    An item or code comes after the sentence before it that ends with a colon, and such a sentence with the unit after
-    it. A list comes whole, in its order, where that sentence is selected, or where at least half of its items could be.
+    An item or code comes after the label before it, or the sentence that ends with a colon, and these with the unit
+    after them. A list comes whole, in its order, where that sentence is selected, or at least half of its items could
+    be.
 
     Args:
         selected: The units of an answer.
@@ -32,6 +38,13 @@ def complete(
             if _key(unit) in allowed:
                 completed.setdefault(_key(unit), unit)
     return list(completed.values())
+
+
+def introduces(item: Evidence, following: Evidence) -> bool:
+    """Return whether a unit is a label, or a sentence that ends with a colon, before another one of its passage."""
+    text = item.unit.text
+    is_introduction = text.endswith(_COLONS) or _LABEL.fullmatch(text) is not None
+    return item.unit.kind == "sentence" and is_introduction and following.passage is item.passage
 
 
 def _key(item: Evidence) -> tuple[int, int]:
@@ -69,13 +82,8 @@ class _Neighbours:
         return [self._evidence[at - 1]] if at and self._introduces(at - 1) else ()
 
     def _introduces(self, at: int) -> bool:
-        item, following = self._evidence[at], self._evidence[at + 1 : at + 2]
-        return (
-            item.unit.kind == "sentence"
-            and item.unit.text.endswith(_COLONS)
-            and bool(following)
-            and following[0].passage is item.passage
-        )
+        following = self._evidence[at + 1 : at + 2]
+        return bool(following) and introduces(self._evidence[at], following[0])
 
     def _list_bounds(self, at: int) -> tuple[int, int]:
         """Return the first index of the list around an item, and the one after it."""
@@ -91,5 +99,5 @@ class _Neighbours:
         return (
             before.passage is after.passage
             and before.unit.kind == after.unit.kind == "item"
-            and not before.passage.text[before.unit.end : after.unit.start].strip()
+            and not before.passage.text[before.unit.end : after.unit.start].strip(_BETWEEN_ITEMS)
         )

@@ -3,6 +3,8 @@
 import hashlib
 from dataclasses import replace
 
+import pytest
+
 from kosmos_rag.answering.compose import render, select, sentence
 from kosmos_rag.answering.evidence import Evidence
 from kosmos_rag.answering.units import units
@@ -41,6 +43,22 @@ def test_select__says_a_sentence_once_that_the_next_one_refers_to() -> None:
     chosen = select([first, replace(second, previous=first.unit)], limit=4)
     assert [item.unit.text for item in chosen] == ["Churn is loss. It is counted monthly."]
     assert render([sentence(item) for item in chosen]) == "Churn is loss. [1] It is counted monthly. [1]"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_joined"),
+    [
+        ("Group adm is for monitoring. Members of this group can read logs.", True),
+        ("Die Gruppe adm ist da. Mitglieder dieser Gruppe lesen Protokolle.", True),
+        ("A file sets values. Additionally, it is not read in global mode.", True),
+        ("Group adm is for monitoring. Members of this team can read logs.", False),
+        ("A file sets values. Additionally, logs are not read.", False),
+    ],
+)
+def test_select__joins_a_sentence_to_the_one_it_refers_to(text: str, is_joined: bool) -> None:
+    first, second = _evidence(passage(text), [0.1, 0.9])
+    (chosen,) = select([first, replace(second, previous=first.unit)], limit=1)
+    assert (chosen.unit.text == text) is is_joined
 
 
 def test_select__leaves_out_code_that_names_less_of_the_question() -> None:

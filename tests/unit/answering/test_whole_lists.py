@@ -46,14 +46,36 @@ def test_select__quotes_code_with_its_sentence(scores: tuple[float, ...]) -> Non
     assert _answer(CODE, list(scores)) == ["The queue is shown by this command:", "```sh\nkosmos-rag jobs\n```"]
 
 
-def test_select__quotes_no_code_that_answers_another_question_with_its_sentence() -> None:
-    of = passage(CODE)
-    words = (1.0, 0.1, 0.1)
+def _select_by_words(text: str, words: tuple[float, ...]) -> list[str]:
+    of = passage(text)
     evidence = [
         Evidence(passage=of, unit=unit, parts={"words": share}, words=share)
-        for unit, share in zip(units(CODE), words, strict=True)
+        for unit, share in zip(units(text), words, strict=True)
     ]
-    assert [item.unit.kind for item in select(evidence, 4)] == ["sentence"]
+    return [item.unit.text for item in select(evidence, 4)]
+
+
+def test_select__quotes_no_code_that_answers_another_question() -> None:
+    text = "The queue has a length.\n\nIts tenant is shown so:\n\n```sh\nkosmos-rag tenants\n```\n"
+    assert _select_by_words(text, (1.0, 0.1, 0.1)) == ["The queue has a length."]
+
+
+def test_select__quotes_a_command_whose_words_are_in_its_introduction() -> None:
+    assert _select_by_words(f"A queue holds jobs.\n\n{CODE}", (1.0, 0.9, 0.1, 0.1))[1:] == [
+        "The queue is shown by this command:", "```sh\nkosmos-rag jobs\n```",
+    ]  # fmt: skip
+
+
+def test_select__quotes_items_with_the_label_above_them() -> None:
+    text = "**prepack** (before 2.0)\n* Runs before a tarball is packed.\n\n**postpack**\n* Runs after it is made.\n"
+    assert _answer(text, [0.1, 0.9, 0.1, 0.1]) == ["**prepack** (before 2.0)", "* Runs before a tarball is packed."]
+
+
+def test_select__quotes_lists_of_a_block_quote_whole() -> None:
+    text = "> The worker is restarted so:\n>\n> - Stop the timer.\n>\n> - Start the worker.\n"
+    assert _answer(text, [0.9, 0.1, 0.1]) == [
+        "> The worker is restarted so:", "> - Stop the timer.", "> - Start the worker.",
+    ]  # fmt: skip
 
 
 def test_select__quotes_what_a_colon_announces_after_its_sentence() -> None:

@@ -1,0 +1,45 @@
+"""A unit about another building, error or version does not answer."""
+
+import pytest
+
+from kosmos_rag.answering.codes import find_codes, has_other_code
+from kosmos_rag.answering.evidence import score_evidence
+from kosmos_rag.answering.scorers import EmbeddingScorer
+from kosmos_rag.models.testing.hashing import HashingEmbedder
+from tests.unit.answering.passages import passage
+
+
+@pytest.mark.parametrize(
+    ("question", "text", "is_other"),
+    [
+        ("When does building B open?", "Building C opens at 8.", True),
+        ("When does building b open?", "Buildings C and D open at 8.", True),
+        ("When does building B open?", "Building B opens at 8, building C at 9.", False),
+        ("When does building B open?", "Buildings A and B open at 8.", False),
+        ("When does building B open?", "Buildings A to C open at 8.", False),
+        ("When does building B open?", "It opens at 8.", False),
+        ("Is building a house allowed?", "Building B is a house.", False),
+        ("What does error E-102 mean?", "Error E-103 is a broken pump.", True),
+        ("What does E-102 mean?", "E-103 is a broken pump.", True),
+        ("What does section 3 say?", "Section 3.2 says so.", False),
+        ("What does section 3.2 say?", "Section 4 says so.", True),
+        ("What happened in 2019?", "In 2020 it rained.", False),
+        ("What was the revenue in Q2?", "The revenue of Q3 was high.", True),
+        ("What is new in Python 3.10?", "Python 3.11 has new syntax.", True),
+        ("Wann \u00f6ffnet Geb\u00e4ude B?", "Geb\u00e4ude C \u00f6ffnet um 8.", True),
+    ],
+)
+def test_has_other_code__compares_codes_after_one_name(question: str, text: str, is_other: bool) -> None:
+    language = "german" if "Geb" in text else "english"
+    assert has_other_code(find_codes(question, language), text, language) is is_other
+
+
+def test_score_evidence__gives_nothing_to_a_unit_about_another_building() -> None:
+    gates = [
+        passage("Building C opens at 8 in the morning.", section="Opening"),
+        passage("It opens at 9 in the morning.", index=2, section="Building D"),
+        passage("In building B the doors open at 7.", index=3, section="Opening"),
+    ]
+    scorer = EmbeddingScorer(HashingEmbedder(dimensions=512))
+    evidence = score_evidence("When does building B open in the morning?", gates, scorer)
+    assert [item.score > 0 for item in evidence] == [False, False, True]
