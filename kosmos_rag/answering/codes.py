@@ -1,4 +1,7 @@
-"""Codes after a name, as in building B, error E-102 or section 3.2, by which a unit speaks of another thing."""
+"""Codes after a name, by which a unit names another thing than a question.
+
+Building B, error E-102 and section 3.2 have such codes.
+"""
 
 import re
 from collections import defaultdict
@@ -39,22 +42,23 @@ def find_codes(text: str, language: str) -> Codes:
         codes[stem(name, language)].add(code.casefold())
         if match["range"]:
             ranges.add(stem(name, language))
-    return {name: found for name, found in codes.items() if name not in ranges}
+    return {name: values for name, values in codes.items() if name not in ranges}
 
 
-def has_other_code(asked: Codes, text: str, language: str) -> bool:
-    """Return whether a text has other codes after a name of a question, and none of those that are asked for.
+def has_other_code(question: Codes, text: str, language: str) -> bool:
+    """Return whether a text has other codes after a name than a question.
 
-    Python 3.10 is a Python 3.
+    A text that also has one of the question has none. Python 3.10 is a Python 3.
     """
-    if not asked:
+    if not question:
         return False
-    found = find_codes(text, language)
+    text_codes = find_codes(text, language)
     tokens = frozenset(re.findall(r"\w+", text.casefold()))
     return any(
-        not tokens.intersection(codes) and not any(_is_part(code, other) for code in codes for other in found[name])
-        for name, codes in asked.items()
-        if name in found
+        not tokens.intersection(codes)
+        and not any(_is_part(code, other) for code in codes for other in text_codes[name])
+        for name, codes in question.items()
+        if name in text_codes
     )
 
 

@@ -116,7 +116,7 @@ def _join_antecedent(item: Evidence) -> Evidence:
 
 
 def _repeats(text: str, previous: str) -> bool:
-    """Return whether a sentence speaks of "this group" after one that names a group."""
+    """Return whether a sentence has "this group" after one that names a group."""
     language = find_language([previous, text])
     nouns = {stem(word.casefold(), language) for word in _REPEATS.findall(text)}
     return bool(nouns) and not nouns.isdisjoint(stems(previous, language))

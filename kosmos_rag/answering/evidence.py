@@ -86,12 +86,12 @@ def score_questions(
     weights = [
         inverse_document_frequencies(stems(subject(question), language), passage_stems) for question in questions
     ]
-    # The title names what a unit speaks of: "Building C", and then "It opens at 8."
-    named = [
+    # The title names what a unit is about: "Building C", and then "It opens at 8."
+    titled_texts = [
         " ".join((passage.citation.title, *passage.citation.section, unit.text)) for passage, unit, _ in candidates
     ]
     codes = [find_codes(question, language) for question in questions]
-    others = [[has_other_code(asked, text, language) for text in named] for asked in codes]
+    others = [[has_other_code(question_codes, text, language) for text in titled_texts] for question_codes in codes]
     shares = [
         [0.0 if is_other else coverage(terms, unit_stems) for unit_stems, is_other in zip(text_stems, row, strict=True)]
         for terms, row in zip(weights, others, strict=True)

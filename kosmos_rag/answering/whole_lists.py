@@ -41,7 +41,7 @@ def complete(
 
 
 def introduces(item: Evidence, following: Evidence) -> bool:
-    """Return whether a unit is a label, or a sentence that ends with a colon, before another one of its passage."""
+    """Return whether a unit is a label, or ends with a colon, before another one."""
     text = item.unit.text
     is_introduction = text.endswith(_COLONS) or _LABEL.fullmatch(text) is not None
     return item.unit.kind == "sentence" and is_introduction and following.passage is item.passage
