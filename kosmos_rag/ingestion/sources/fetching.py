@@ -276,7 +276,7 @@ class Fetcher:
         """Send a request, follow redirects with all checks, and read the response."""
         at = place = url  # messages name the place: the address after a redirect may have a signature
         for _ in range(MAX_REDIRECTS + 1):
-            headers = self._headers if _origin(at) == _origin(url) else {}
+            headers = self._headers if at == url or _origin(at) == _origin(url) else {}
             with connections.send(method, at, until, {**headers, **conditions}) as response:
                 if response.status == _UNCHANGED and conditions:
                     return read(response, at, until)
