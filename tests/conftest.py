@@ -36,6 +36,8 @@ import psycopg
 import pytest
 from filelock import FileLock
 from psycopg import sql
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
@@ -102,6 +104,15 @@ LONGEST_FIRST = (
 )
 """The modules that take longest, in falling order. `--dist loadfile` gives whole modules to the processes in turn."""
 
+OF_PYTORCH = (
+    "unit/models/embedding/test_models.py",
+    "unit/retrieval/ranking/test_cross_encoder.py",
+    "integration/apps/integrations/test_documentation.py",
+    "integration/apps/integrations/test_haystack.py",
+    "integration/apps/integrations/test_haystack_store.py",
+)
+"""The modules that import PyTorch, and what comes with it: up to six seconds of a process."""
+
 # Distributed tables need a server of their own: `make test-citus`.
 collect_ignore_glob = (
     [] if os.environ.get("KOSMOS_TEST_CITUS_BIN") or os.environ.get("KOSMOS_TEST_CITUS_URL") else ["citus/*"]
@@ -117,12 +128,27 @@ for name in list(os.environ):
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Start the longest modules first: one that starts last would keep one process busy while the others have ended."""
     # A wing may be removed, and the folders of its tests with it.
-    if missing := [name for name in LONGEST_FIRST if (TESTS / name).parent.is_dir() and not (TESTS / name).is_file()]:
-        raise pytest.UsageError(f"LONGEST_FIRST in tests/conftest.py names no module: {', '.join(missing)}")
+    names = (*LONGEST_FIRST, *OF_PYTORCH)
+    if missing := [name for name in names if (TESTS / name).parent.is_dir() and not (TESTS / name).is_file()]:
+        raise pytest.UsageError(f"tests/conftest.py names modules that are absent: {', '.join(missing)}")
     ranks = {TESTS / name: rank for rank, name in enumerate(LONGEST_FIRST)}
     items.sort(key=lambda item: ranks.get(item.path, len(ranks)))
     if PGBOUNCER:
         _skip_direct_connection(items)
+
+
+class ModuleScheduling(LoadFileScheduling):
+    """Gives whole modules to the processes, and those that import PyTorch to one of them."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        module: str = super()._split_scope(nodeid)
+        return "PyTorch" if module.removeprefix(f"{TESTS.name}/") in OF_PYTORCH else module
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ModuleScheduling | None:
+    """Replace what `--dist loadfile` names."""
+    return ModuleScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def _skip_direct_connection(items: list[pytest.Item]) -> None:
