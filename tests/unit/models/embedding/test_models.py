@@ -36,6 +36,12 @@ def _embedder(**overrides: object) -> SentenceTransformerEmbedder:
     return SentenceTransformerEmbedder(settings.rag.embedding, settings.models)
 
 
+@pytest.fixture(scope="module")
+def torch_minilm() -> SentenceTransformerEmbedder:
+    """The real model on PyTorch."""
+    return _embedder(**{"models.backend": "torch"})
+
+
 @pytest.mark.model
 def test_embed__gives_unit_vectors_in_the_order_of_the_texts(minilm: SentenceTransformerEmbedder) -> None:
     vectors = minilm.embed(TEXTS)
@@ -81,13 +87,16 @@ def test_tokenizer__counts_what_the_model_reads(minilm: SentenceTransformerEmbed
 
 
 @pytest.mark.model
-def test_onnx__gives_the_same_vectors(minilm: SentenceTransformerEmbedder) -> None:
-    torch = _embedder(**{"models.backend": "torch"})
+def test_onnx__gives_the_same_vectors(
+    minilm: SentenceTransformerEmbedder, torch_minilm: SentenceTransformerEmbedder
+) -> None:
     assert type(minilm._model()).__name__ == "OnnxModel", "the default where ONNX Runtime is installed"
-    assert minilm.embed(TEXTS) == pytest.approx(torch.embed(TEXTS), abs=1e-4)
+    assert minilm.embed(TEXTS) == pytest.approx(torch_minilm.embed(TEXTS), abs=1e-4)
     owner = tenant("acme")
     check_compatible(
-        describe_space(owner.id, torch, normalized=True), describe_space(owner.id, minilm, normalized=True), owner.name
+        describe_space(owner.id, torch_minilm, normalized=True),
+        describe_space(owner.id, minilm, normalized=True),
+        owner.name,
     )
 
 
@@ -121,12 +130,11 @@ def test_dtype__that_onnx_runtime_does_not_compute_is_refused() -> None:
 
 
 @pytest.mark.model
-def test_torch__limits_the_tokens_of_a_batch() -> None:
-    embedder = _embedder(**{"models.backend": "torch"})
-    model = embedder._model()
+def test_torch__limits_the_tokens_of_a_batch(torch_minilm: SentenceTransformerEmbedder) -> None:
+    model = torch_minilm._model()
     assert isinstance(model, TorchModel)
     texts = ["word " * 1000, *(f"word {number}" for number in range(40))]
-    expected = embedder.embed(texts)
+    expected = torch_minilm.embed(texts)
     sizes = []
 
     def record(batch: list[str], **options: Any) -> Any:
@@ -135,36 +143,47 @@ def test_torch__limits_the_tokens_of_a_batch() -> None:
 
     encode = model._model.encode
     with patch.object(model._model, "encode", record):
-        assert embedder.embed(texts) == pytest.approx(expected, abs=1e-6)
+        assert torch_minilm.embed(texts) == pytest.approx(expected, abs=1e-6)
         assert max(count * min(tokens + 2, 256) for count, tokens in sizes) <= 2048
         assert max(count for count, _ in sizes) == 32
 
 
 @pytest.mark.model
-def test_gpu_model__gives_the_same_vectors_and_counts(minilm: SentenceTransformerEmbedder) -> None:
-    embedder = _embedder(**{"models.backend": "torch"})
-    model = embedder._model()
+def test_gpu_model__gives_the_same_vectors_and_counts(torch_minilm: SentenceTransformerEmbedder) -> None:
+    model = torch_minilm._model()
     assert isinstance(model, TorchModel)
-    texts = [*TEXTS, "word " * 1000, "", *(f"word {number}" for number in range(400))]
+    texts = [*TEXTS, "", "words of their own"]
     options: dict[str, Any] = {"batch_size": 32, "dimensions": None, "normalize": True}
     expected, tokens = model.encode(texts, **options)
     assert GpuModel.supports(model._model)
-    shapes = []
-
-    def record(features: dict[str, Any]) -> Any:
-        shapes.append(tuple(features["input_ids"].shape))
-        return compute(features)
-
     gpu = GpuModel(model._model)  # on the CPU, where its order of work is the same
-    compute = gpu._compute
-    with patch.object(gpu, "_compute", record):
-        vectors, gpu_tokens = gpu.encode(texts, **options)
+    vectors, gpu_tokens = gpu.encode(texts, **options)
     assert vectors == pytest.approx(expected, abs=1e-5)
     assert gpu_tokens == tokens
-    assert max(rows * tokens for rows, tokens in shapes) <= 2**15
-    assert len(shapes) == 3, "256 texts are tokenised at once"
     cut, _ = gpu.encode(texts[:3], batch_size=1, dimensions=64, normalize=False)
     assert cut == pytest.approx(model.encode(texts[:3], batch_size=1, dimensions=64, normalize=False)[0], abs=1e-5)
+
+
+@pytest.mark.model
+def test_gpu_model__limits_the_tokens_of_a_batch(torch_minilm: SentenceTransformerEmbedder) -> None:
+    """Each text comes back in its place; nothing is computed, which takes a processor fifteen seconds."""
+    model = torch_minilm._model()
+    assert isinstance(model, TorchModel)
+    texts = [f"word {number}" for number in range(400)]
+    texts[7] = texts[300] = "word " * 1000
+    shapes = []
+
+    def count_words(features: dict[str, Any]) -> Any:
+        shapes.append(tuple(features["input_ids"].shape))
+        return features["attention_mask"].sum(axis=1, keepdims=True)
+
+    gpu = GpuModel(model._model)
+    with patch.object(gpu, "_compute", count_words):
+        lengths, tokens = gpu.encode(texts, batch_size=32, dimensions=None, normalize=False)
+    assert [int(length) for [length] in lengths] == [min(count + 2, 256) for count in model.tokenizer.count(texts)]
+    assert tokens == lengths.sum()
+    assert max(rows * tokens for rows, tokens in shapes) == 2**15
+    assert len(shapes) == 3, "256 texts are tokenised at once"
 
 
 @pytest.mark.model
