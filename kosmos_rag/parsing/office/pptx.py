@@ -31,23 +31,38 @@ def parse_pptx(data: bytes, limits: OutputLimits) -> ParsedDocument:
     data = screen_office(data, "PPTX")
     presentation = Presentation(BytesIO(data))
     composition = Composition(limits)
+    running: set[str] = set()
     for slide in presentation.slides:
         composition.begin_page()
         if slide.element.get("show") != "0":
-            _add_slide(composition, slide)
+            _add_slide(composition, slide, running)
     title = clean_property_title(presentation.core_properties.title or "")
     return composition.build(media_types.PPTX, title or composition.first_title)
 
 
-def _add_slide(composition: Composition, slide: Any) -> None:
+def _add_slide(composition: Composition, slide: Any, running: set[str]) -> None:
+    """Add a slide; `running` are the dates and footers of those before."""
     title = slide.shapes.title
     if title is not None:
         composition.add_heading(1, title.text_frame.text)
     for shape in _shapes(slide.shapes):
-        if title is None or shape.shape_id != title.shape_id:
-            _add_shape(composition, shape)
+        if (title is not None and shape.shape_id == title.shape_id) or _is_running(shape, running):
+            continue
+        _add_shape(composition, shape)
     if slide.has_notes_slide and (frame := slide.notes_slide.notes_text_frame) is not None and frame.text.strip():
         composition.add_block(f"Notes: {frame.text}")
+
+
+def _is_running(shape: Any, running: set[str]) -> bool:
+    """Return whether a shape is a slide number, or a date or footer read before."""
+    from pptx.enum.shapes import PP_PLACEHOLDER
+
+    kind = shape.placeholder_format.type if shape.is_placeholder else None
+    if kind not in (PP_PLACEHOLDER.DATE, PP_PLACEHOLDER.FOOTER):
+        return bool(kind == PP_PLACEHOLDER.SLIDE_NUMBER)
+    is_known = shape.text_frame.text in running
+    running.add(shape.text_frame.text)
+    return is_known
 
 
 def _shapes(shapes: Any) -> Iterator[Any]:

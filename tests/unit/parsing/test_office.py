@@ -1,5 +1,6 @@
 """Workbooks, presentations and books made here."""
 
+import copy
 import datetime
 import io
 import re
@@ -308,6 +309,19 @@ def test_parse_xlsx__far_cells_and_wide_merges_cost_little() -> None:
         sheet.merged_cells.add("D1:XFD1048576")
 
     assert parse_workbook(fill) == "Name | Room\nName: Ada; Room: 7\n\nNote: far below"
+
+
+def test_parse_pptx__dates_and_footers_are_read_once_and_numbers_not() -> None:
+    presentation = pptx.Presentation()
+    for number in range(1, 4):
+        slide = presentation.slides.add_slide(presentation.slide_layouts[6])
+        slide.shapes.add_textbox(0, 0, 999, 999).text_frame.text = f"Words of slide {number}"
+        for placeholder in presentation.slide_layouts[6].placeholders:
+            slide.shapes._spTree.append(copy.deepcopy(placeholder._element))
+        for placeholder, text in zip(slide.placeholders, ("12 March", "ACME", str(number)), strict=True):
+            placeholder.text_frame.text = text
+    text = parse(SourceDocument(source="a.pptx", data=save(presentation))).text
+    assert " ".join(text.split()) == "Words of slide 1 12 March ACME Words of slide 2 Words of slide 3"
 
 
 def test_parse_pptx__boxes_are_read_by_their_place() -> None:
