@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 from urllib.parse import unquote_plus, urlencode
 
@@ -35,15 +36,19 @@ GRANTS = {
 }
 
 
+@cache
+def _generate_key() -> rsa.RSAPrivateKey:
+    """One key for all providers of the process: to find one takes 50 ms."""
+    return rsa.generate_private_key(public_exponent=65537, key_size=2048)
+
+
 @dataclass
 class IdentityProvider:
     """Issues a code for `user` without asking, and tokens for a code once."""
 
     url: str
     user: dict[str, Any] = field(default_factory=lambda: {"sub": "anna", "groups": ["hr-team"]})
-    key: rsa.RSAPrivateKey = field(
-        default_factory=lambda: rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    )
+    key: rsa.RSAPrivateKey = field(default_factory=_generate_key)
     codes: dict[str, Mapping[str, str]] = field(default_factory=dict)
     claims: dict[str, Any] = field(default_factory=dict)
     """Claims of ID tokens that differ from right ones; None removes one."""
