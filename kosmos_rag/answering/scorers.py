@@ -23,9 +23,9 @@ STEEPNESS = 3.0
 # Units that are compared by meaning, those with most words of the question: none of nine sets loses by it
 # (docs/benchmarks/tuning-log.md).
 MAX_COMPARED = 16
-# Units that the embedder compares together: with 3 `khal` loses answers, and 8 take twice the time
-# (docs/benchmarks/tuning-log.md).
-_COMPARED_TOGETHER = 4
+# Units that the embedder compares together: the first ones may all have the words of a question and none of its
+# meaning, and then say nothing of the others (docs/benchmarks/tuning-log.md).
+_COMPARED_TOGETHER = 8
 # A unit that scores less than this share of the best one adds nothing to it.
 MIN_RELATIVE_SCORE = 0.85
 _CACHED_BYTES = 16 * 1024 * 1024

@@ -211,11 +211,20 @@ def test_embedding_scorer__compares_the_units_with_most_words_of_a_question() ->
 
 def test_embedding_scorer__compares_no_unit_that_an_answer_would_not_quote() -> None:
     embedder = CountingEmbedder()
-    texts = ["gates open", "gates close", "a gate", "the gates", "unit 5", "unit 6", "unit 7"]
-    (similarities,) = EmbeddingScorer(embedder).compare(["gates open"], texts, [[1.0, 0.9, 0.9, 0.9, 0.8, 0.6, 0.5]])
+    texts = ["gates open", *(f"the gate {number}" for number in range(7)), "unit 5", "unit 6", "unit 7"]
+    words = [1.0, *[0.9] * 7, 0.8, 0.6, 0.5]
+    (similarities,) = EmbeddingScorer(embedder).compare(["gates open"], texts, [words])
     assert similarities[0] == pytest.approx(1.0)
-    assert embedder.texts == texts[:5]  # 0.6 and the similarity of the first one are less than .85 of its score
-    assert list(similarities[5:]) == [0.0, 0.0]
+    assert embedder.texts == texts[:9]  # 0.6 and the similarity of the first one are less than .85 of its score
+    assert list(similarities[9:]) == [0.0, 0.0]
+
+
+def test_embedding_scorer__compares_a_near_unit_after_others_that_share_more_words() -> None:
+    texts = ["one", "two", "three", "four", "five", "six", "seven", "gates open"]
+    (similarities,) = EmbeddingScorer(HashingEmbedder(dimensions=512)).compare(
+        ["gates open"], texts, [[*[0.6] * 7, 0.4]]
+    )
+    assert similarities[-1] == pytest.approx(1.0)
 
 
 def test_embedding_scorer__takes_the_vector_of_the_search() -> None:
