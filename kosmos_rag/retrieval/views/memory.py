@@ -6,7 +6,9 @@ next view is asked. The coordinator of Citus sends the reader to a node with a t
 """
 
 import logging
+import threading
 import time
+from collections import deque
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -36,7 +38,6 @@ from kosmos_rag.retrieval.hydrate import PassageRow, parse_passage_rows
 from kosmos_rag.retrieval.pseudo_relevance import BEST, rank_similar
 from kosmos_rag.retrieval.query import RetrieverQuery
 from kosmos_rag.retrieval.snapshot import Snapshot, bind_texts, build_snapshot
-from kosmos_rag.retrieval.turns import Turns
 from kosmos_rag.retrieval.views.base import BackgroundTask, ViewRequest, ViewUnavailable
 from kosmos_rag.storage.binary import array_literal
 from kosmos_rag.storage.pool import ConnectionPool
@@ -243,6 +244,53 @@ class MemorySession:
             self._rows.update(zip([chunk_id.int for chunk_id in chunk_ids], zip(repeat(part), rows), strict=True))
             identified.extend(zip(chunk_ids, scores, strict=True))
         return identified
+
+
+class Turns:
+    """Lets so many threads work at once; others wait in their order.
+
+    Python runs one thread at a time. Where many want to, they spend their time on passing its lock: eight threads
+    answered a third fewer searches than two, each at 1.4 times the processor time.
+    """
+
+    def __init__(self, count: int) -> None:
+        """Create turns.
+
+        Args:
+            count: Threads that work at once.
+        """
+        self._lock = threading.Lock()
+        self._free = count
+        self._waiting: deque[threading.Lock] = deque()
+
+    @contextmanager
+    def take(self, timeout_s: float) -> Iterator[None]:
+        """Work in a turn, or without one after the timeout.
+
+        Those before may wait for a server that hangs.
+        """
+        turn = threading.Lock()
+        with self._lock:
+            has_turn = self._free > 0  # then nobody waits: a turn that ends is passed on to who does
+            if has_turn:
+                self._free -= 1
+            else:
+                turn.acquire()
+                self._waiting.append(turn)
+        if not has_turn and not (has_turn := turn.acquire(timeout=timeout_s)):
+            with self._lock:
+                has_turn = turn not in self._waiting  # passed on at the last moment
+                if not has_turn:
+                    self._waiting.remove(turn)
+        try:
+            yield
+        finally:
+            if has_turn:
+                with self._lock:
+                    if self._waiting:
+                        self._waiting.popleft().release()
+                    else:
+                        self._free += 1
 
 
 class MemoryView:

@@ -3,7 +3,7 @@ import time
 
 import pytest
 
-from kosmos_rag.retrieval.turns import Turns
+from kosmos_rag.retrieval.views.memory import Turns
 
 LONG_S = 60.0
 
