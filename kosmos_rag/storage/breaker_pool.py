@@ -102,6 +102,8 @@ class BreakerPool(ConnectionPool):
                         f"{self._name} answers, but none of its {self._settings.pool_size} connections of this process "
                         f"was free for {patience:g} s; raise database.pool_size, or lower the load of its tenants"
                     ) from error
+            except psycopg_pool.PoolClosed:
+                raise
             except psycopg.OperationalError:
                 stack.close()  # the pool replaces a closed connection
             self._is_suspect = True
@@ -123,9 +125,13 @@ class BreakerPool(ConnectionPool):
         if error is None:
             self._is_suspect = False
             return
-        self._failure = self._create_error(error)
-        log.warning("%s", self._failure, extra={"action": "server_lost"})
-        threading.Thread(target=self._wait_for_server, name="kosmos-rag-breaker", daemon=True).start()
+        failure = self._failure = self._create_error(error)
+        try:
+            threading.Thread(target=self._wait_for_server, name="kosmos-rag-breaker", daemon=True).start()
+        except RuntimeError:  # no thread can be started: the next call tries the server itself
+            self._failure = None
+            raise failure from error
+        log.warning("%s", failure, extra={"action": "server_lost"})
 
     def _wait_for_server(self) -> None:
         while not self._is_closed.wait(_RETRY_S):
@@ -134,15 +140,17 @@ class BreakerPool(ConnectionPool):
                 log.info("%s answers again", self._name, extra={"action": "server_found"})
                 return
 
-    def _try_server(self) -> psycopg.OperationalError | None:
+    def _try_server(self) -> Exception | None:
         arguments = self._connect_arguments() | {"connect_timeout": _CONNECT_TIMEOUT_S}
         try:
             psycopg.connect(self._conninfo, **arguments).close()
         except psycopg.OperationalError as error:
             return None if _is_full(error) else error
+        except Exception as error:  # noqa: BLE001 — such as OSError where no descriptor is free; it is tried again
+            return error
         return None
 
-    def _create_error(self, error: psycopg.OperationalError) -> NodeUnavailable:
+    def _create_error(self, error: Exception) -> NodeUnavailable:
         return NodeUnavailable(
             f"{self._name} cannot be reached: {first_line(error)}; start it, or look at its log; {self._consequence}"
         )

@@ -121,8 +121,17 @@ class Replicas:
                 self._thread.start()
 
     def _watch(self) -> None:
+        is_failing = False
         while not self._is_closed.wait(_INTERVAL_S):
-            self.measure()
+            try:
+                self.measure()
+                is_failing = False
+            except Exception:  # the thread continues
+                for pool in self.pools:
+                    pool.lag_s = None
+                if not is_failing:
+                    log.exception("the lag of replicas is not measured", extra={"action": "replicas_not_measured"})
+                is_failing = True
 
     def measure(self) -> None:
         """Read the positions of all servers, the primary's first.

@@ -1,8 +1,11 @@
 """Repeat an action from a thread of its own."""
 
+import logging
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+
+log = logging.getLogger("kosmos_rag.worker")
 
 
 @contextmanager
@@ -11,15 +14,24 @@ def run_periodically(
 ) -> Iterator[None]:
     """Run an action at intervals until the block ends.
 
+    An action that fails is run again: without a thread that renews its leases, a worker would lose all its work. Of
+    failures in a row the first is logged.
+
     Args:
         delay_s: Seconds before the first time.
     """
     ended = threading.Event()
 
     def run() -> None:
-        wait_s = delay_s
+        wait_s, is_failing = delay_s, False
         while not ended.wait(wait_s):
-            action()
+            try:
+                action()
+                is_failing = False
+            except Exception:  # the thread continues
+                if not is_failing:
+                    log.exception("the thread %s fails, and continues", thread_name, extra={"action": "thread_failed"})
+                is_failing = True
             wait_s = interval_s
 
     thread = threading.Thread(target=run, name=thread_name, daemon=True)

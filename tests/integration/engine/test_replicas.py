@@ -1,7 +1,8 @@
 """Searches on a real replica: lag, what a caller has written, the audit log, and a server that is lost."""
 
+import errno
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -144,6 +145,33 @@ def test_replica__that_is_behind_at_the_start_of_a_process_is_not_read(
         servers.wait_for_replica()
         (replica,) = engine.database.measure_replicas()
         assert replica.lag_s is not None
+
+
+def _wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_replica__is_not_read_while_its_measurement_fails_and_is_measured_again(
+    replicated: Settings, tenant_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error is none of the driver: the thread that measures continues all the same."""
+    with Engine(replicated, embedder=HashingEmbedder()) as engine:
+        engine.tenant(tenant_name).search("margin")
+        (replica,) = engine.database.replicas()
+        execute = psycopg.Connection.execute
+
+        def fail(self: psycopg.Connection, query: Any, *args: Any, **kwargs: Any) -> psycopg.Cursor:
+            if "pg_last_wal_replay_lsn" in str(query):
+                raise OSError(errno.EMFILE, "Too many open files")
+            return execute(self, query, *args, **kwargs)
+
+        with monkeypatch.context() as patched:
+            patched.setattr(psycopg.Connection, "execute", fail)
+            _wait_until(lambda: replica.lag_s is None)
+        _wait_until(lambda: replica.lag_s is not None)
 
 
 def test_search__goes_to_the_primary_while_the_replica_is_down(

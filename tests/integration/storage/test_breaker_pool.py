@@ -1,9 +1,12 @@
 """A pool with a circuit breaker: a server that is down costs its callers no time, and those of others nothing."""
 
+import errno
 import threading
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
+import psycopg
 import pytest
 
 from kosmos_rag.core.config import DatabaseSettings
@@ -131,3 +134,47 @@ def test_pool__says_that_its_connections_are_in_use(shared_database: DatabaseSet
         _ask(pool)
     finally:
         pool.close()
+
+
+def test_breaker__tries_again_after_an_error_that_is_not_of_the_driver(
+    pool: BreakerPool, relayed: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a free descriptor, the driver raises a plain OSError."""
+    _ask(pool)
+    relayed.cut()
+    connect, refused = psycopg.connect, threading.Semaphore(0)
+
+    def refuse(*args: Any, **arguments: Any) -> psycopg.Connection:
+        refused.release()
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(psycopg, "connect", refuse)
+    assert "Too many open files" in _fail(lambda: _ask(pool))[1]
+    # The call itself has tried, and then the thread that waits for the server.
+    assert all(refused.acquire(timeout=10) for _ in range(2))
+    monkeypatch.setattr(psycopg, "connect", connect)
+    relayed.restore()
+    _wait_for_answer(pool)
+
+
+def test_breaker__stays_closed_where_no_thread_can_wait_for_the_server(
+    pool: BreakerPool, relayed: Relay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    relayed.cut()
+
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        assert "cannot be reached" in _fail(lambda: _ask(pool))[1]
+    assert not pool.is_down
+    relayed.restore()
+    _ask(pool)
+
+
+def test_pool__that_is_closed_refuses_calls(pool: BreakerPool) -> None:
+    _ask(pool)
+    pool.close()
+    with pytest.raises(DatabaseUnavailable, match="closed"):
+        _ask(pool)

@@ -1,5 +1,6 @@
 """An action that is repeated until its block ends."""
 
+import errno
 import threading
 
 import pytest
@@ -28,3 +29,17 @@ def test_thread__ends_where_the_block_fails() -> None:
     ):
         raise ValueError("x")
     assert "test-periodic" not in {thread.name for thread in threading.enumerate()}
+
+
+def test_action__that_fails_is_repeated_and_logged_once_until_it_succeeds(caplog: pytest.LogCaptureFixture) -> None:
+    outcomes = iter([OSError(errno.EMFILE, "x"), OSError(errno.EMFILE, "x"), None, OSError(errno.EMFILE, "x")])
+    calls = threading.Semaphore(0)
+
+    def act() -> None:
+        calls.release()
+        if (error := next(outcomes, None)) is not None:
+            raise error
+
+    with run_periodically(act, interval_s=0.01, delay_s=0, thread_name="test-periodic"):
+        assert all(calls.acquire(timeout=10) for _ in range(6))
+    assert [getattr(record, "action", None) for record in caplog.records] == ["thread_failed"] * 2
