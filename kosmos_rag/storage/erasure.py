@@ -11,7 +11,7 @@ import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
@@ -282,14 +282,35 @@ class ErasureStore:
             ("evaluation_results", statement("erase_results_of_documents")),
             ("judged_questions", statement("erase_judged_documents")),
             ("answer_samples", statement("erase_answers_from_documents")),
-            ("evaluation_results", statement("erase_evaluated_documents")),
         ):
             counts[table] += connection.execute(text, values).rowcount
+        self._erase_places(connection, selector, values, counts)
         ((mirrors,),) = connection.execute(statement("mirrors_of_tenant"), values).fetchall()
         warning = (
             f"{mirrors} sources are mirrored: a document that is still in one is ingested again; delete it there first"
         )
         return retained, warning if mirrors else ""
+
+    @staticmethod
+    def _erase_places(
+        connection: psycopg.Connection, selector: Selector, values: dict[str, Any], counts: Counter[str]
+    ) -> None:
+        """Erase the names of erased documents in evaluations and in reasons of monitor runs."""
+        sources = {*values["sources"]}
+        if selector.kind is ErasureKind.SOURCE and not {"*", "?"} & {*selector.text}:
+            # A document that was deleted before has no row.
+            sources.add(selector.text)
+        names = {name for source in sources for name in _list_names(source)}
+        # What else is called so: a short name may be the whole source of another document.
+        rows = connection.execute(statement("sources_in_use"), values | {"names": sorted(names)})
+        values["names"] = sorted((names - {source for (source,) in rows}) | sources)
+        values["places"] = [place for (place,) in connection.execute(statement("places_of_erased_documents"), values)]
+        if values["places"]:
+            for table, text in (
+                ("evaluation_results", statement("erase_evaluated_places")),
+                ("monitor_runs", statement("erase_places_of_reasons")),
+            ):
+                counts[table] += connection.execute(text, values).rowcount
 
     def _erase_jobs(
         self, connection: psycopg.Connection, values: dict[str, Any]
@@ -384,6 +405,15 @@ class ErasureStore:
         values = record | {"erased": Jsonb(record["erased"]), "retained": Jsonb(record["retained"]), "sha256": sha256}
         connection.execute(statement("insert_erasure"), {"tenant_id": self._owner.id, **values})
         return len(stored) + 1, sha256
+
+
+def _list_names(source: str) -> Iterator[str]:
+    """Return the names of a source in question files: it or its end, also without extension."""
+    parts = source.split("/")
+    for start in range(len(parts)):
+        name = "/".join(parts[start:])
+        stem, _, extension = name.rpartition(".")
+        yield from filter(None, (name, "" if "/" in extension else stem))
 
 
 def _delete_rows(table: str) -> sql.Composed:

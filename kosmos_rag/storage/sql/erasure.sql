@@ -88,20 +88,41 @@ UPDATE kosmos.feedback f
         OR NOT EXISTS (SELECT FROM kosmos.audit_events e
                         WHERE e.tenant_id = %(tenant_id)s AND e.id = f.retrieval_id))
 
--- name: erase_evaluated_documents
+-- name: sources_in_use
+SELECT d.source FROM kosmos.documents d WHERE d.tenant_id = %(tenant_id)s AND d.source = ANY (%(names)s::text[])
+
+-- name: places_of_erased_documents
+-- What evaluations, and the reasons of monitor runs, call places in erased documents: SOURCE#HEADING:FIRST-LAST, of which
+-- each part but the first may be absent. A source may have a # too.
+SELECT DISTINCT n.place
+  FROM (SELECT unnest(r.ranking) FROM kosmos.evaluation_results r WHERE r.tenant_id = %(tenant_id)s
+         UNION ALL
+        SELECT jsonb_object_keys(r.judged) FROM kosmos.evaluation_results r WHERE r.tenant_id = %(tenant_id)s
+         UNION ALL
+        SELECT (regexp_matches(r.reason, '\(([^()]*(?:\([^()]*\)[^()]*)*)\) is (?:gone|changed)', 'g'))[1]
+          FROM kosmos.monitor_runs r
+         WHERE r.tenant_id = %(tenant_id)s AND r.kind = 'questions') AS n (place)
+ WHERE n.place = ANY (%(names)s::text[])
+    OR EXISTS (SELECT
+                 FROM string_to_array(regexp_replace(n.place, ':[0-9]+-[0-9]+$', ''), '#') AS p (parts)
+                CROSS JOIN generate_series(1, cardinality(p.parts)) AS k (number)
+                CROSS JOIN array_to_string(p.parts[:k.number], '#') AS s (name)
+                WHERE s.name = ANY (%(names)s::text[]) OR s.name LIKE %(pattern)s)
+
+-- name: erase_evaluated_places
 -- The measures stay; the names of erased documents go.
 UPDATE kosmos.evaluation_results r
-   SET judged = (SELECT coalesce(jsonb_object_agg(j.key, j.value), '{}')
-                   FROM jsonb_each(r.judged) AS j
-                  WHERE (j.key = ANY (%(sources)s::text[]) OR coalesce(j.key LIKE %(pattern)s, false)) IS NOT TRUE),
-       ranking = ARRAY(SELECT CASE WHEN n.name = ANY (%(sources)s::text[]) OR n.name LIKE %(pattern)s
-                                   THEN 'erased' ELSE n.name END
+   SET judged = r.judged - %(places)s::text[],
+       ranking = ARRAY(SELECT CASE WHEN n.name = ANY (%(places)s::text[]) THEN 'erased' ELSE n.name END
                          FROM unnest(r.ranking) WITH ORDINALITY AS n (name, number)
                         ORDER BY n.number)
- WHERE r.tenant_id = %(tenant_id)s
-   AND (r.judged ?| %(sources)s::text[] OR r.ranking && %(sources)s::text[]
-        OR EXISTS (SELECT FROM unnest(r.ranking || ARRAY(SELECT jsonb_object_keys(r.judged))) AS n (name)
-                    WHERE n.name LIKE %(pattern)s))
+ WHERE r.tenant_id = %(tenant_id)s AND (r.judged ?| %(places)s::text[] OR r.ranking && %(places)s::text[])
+
+-- name: erase_places_of_reasons
+UPDATE kosmos.monitor_runs r
+   SET reason = 'erased'
+ WHERE r.tenant_id = %(tenant_id)s AND r.kind = 'questions'
+   AND EXISTS (SELECT FROM unnest(%(places)s::text[]) AS n (name) WHERE strpos(r.reason, '(' || n.name || ') is ') > 0)
 
 -- name: erase_idempotency_keys_of_jobs
 DELETE FROM kosmos.idempotency_keys k WHERE k.tenant_id = %(tenant_id)s AND k.job_id = ANY (%(job_ids)s::uuid[])
