@@ -93,7 +93,7 @@ class WorkerMetrics:
             self.observer.record(WORKER_JOB_WAIT_SECONDS, job.waited_s)
 
     def record_lost_leases(self, jobs: int) -> None:
-        """Count leases that were lost."""
+        """Count leases that expired, of whichever worker."""
         self.observer.record(WORKER_LEASES_LOST, jobs)
 
     def set_isolation(self, isolation: Isolation) -> None:

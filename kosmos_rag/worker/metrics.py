@@ -38,7 +38,9 @@ MAINTENANCE_FAILURES = Metric(
     initial=(("indexes",), ("rows",), ("wings",)),
 )
 WORKER_LEASES_LOST = Metric(
-    "kosmos_worker_leases_lost", "counter", "Jobs whose lease expired, so that another worker may claim them."
+    "kosmos_worker_leases_lost",
+    "counter",
+    "Jobs whose worker was killed or stopped renewing their lease; counted by the worker that queues them again.",
 )
 WORKER_PROCESSES_DIED = Metric("kosmos_worker_processes_died", "counter", "Child processes that ended unexpectedly.")
 WORKER_PARSER_ISOLATED = Metric(

@@ -102,17 +102,13 @@ class WorkerProcess:
         self.last_message_at = time.monotonic()
         self._send(Assign(jobs=tuple(jobs)))
 
-    def revoke(self, tokens: Collection[uuid.UUID]) -> int:
-        """Revoke those of its jobs whose leases are lost. Returns how many.
-
-        Thread-safe.
-        """
+    def revoke(self, tokens: Collection[uuid.UUID]) -> None:
+        """Revoke those of its jobs whose leases are lost. Thread-safe."""
         with self._tokens_lock:
             owned = self.tokens & frozenset(tokens)
             self.tokens -= owned
         if owned:
             self._send(Revoke(tokens=owned))
-        return len(owned)
 
     def stop(self) -> None:
         """Let the process finish its started jobs and exit.

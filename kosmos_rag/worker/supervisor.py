@@ -67,7 +67,9 @@ class Supervisor:
         self._until_idle = until_idle
         self._on_progress = on_progress
         self._database = Database(settings.database)
-        self._queue = Queue.open(self._database, settings.worker)
+        self._queue = Queue.open(
+            self._database, settings.worker, on_expired=lambda leases: self.metrics.record_lost_leases(leases)
+        )
         self._processes: list[WorkerProcess] = []
         self._last_number = 0
         self._name = f"{socket.gethostname()}:{os.getpid()}"
@@ -345,7 +347,7 @@ class Supervisor:
             # Some jobs may have just ended: wait for the messages of their processes.
             time.sleep(_TICK_S)
         for process in list(self._processes):
-            self.metrics.record_lost_leases(process.revoke(lost_tokens))
+            process.revoke(lost_tokens)
 
 
 class _Listener:

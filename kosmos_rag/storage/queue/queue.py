@@ -9,7 +9,7 @@ result, and that transaction verifies the token. docs/decisions/0012-own-queue.m
 import random
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Self
 
@@ -70,18 +70,37 @@ class Queue:
     Each call has a transaction of its own.
     """
 
-    def __init__(self, pool: ConnectionPool, *, lease_s: float, max_attempts: int, max_lost: int) -> None:
+    def __init__(
+        self,
+        pool: ConnectionPool,
+        *,
+        lease_s: float,
+        max_attempts: int,
+        max_lost: int,
+        on_expired: Callable[[int], None] | None = None,
+    ) -> None:
         self._pool = pool
         self._lease_s = lease_s
         self._max_attempts = max_attempts
         self._max_lost = max_lost
+        self._on_expired = on_expired
         self._requeue_at = 0.0
 
     @classmethod
-    def open(cls, database: Database, settings: WorkerSettings) -> Self:
-        """Return the queue of a database with the limits of the settings."""
+    def open(
+        cls, database: Database, settings: WorkerSettings, on_expired: Callable[[int], None] | None = None
+    ) -> Self:
+        """Return the queue of a database with the limits of the settings.
+
+        Args:
+            on_expired: Called with the number of expired leases whose jobs `claim` has returned to the queue.
+        """
         return cls(
-            database.worker, lease_s=settings.lease_s, max_attempts=settings.max_attempts, max_lost=settings.max_lost
+            database.worker,
+            lease_s=settings.lease_s,
+            max_attempts=settings.max_attempts,
+            max_lost=settings.max_lost,
+            on_expired=on_expired,
         )
 
     def claim(self, limit: int, *, kinds: Sequence[str], worker: str) -> list[Job]:
@@ -107,7 +126,9 @@ class Queue:
     def _requeue_due(self) -> None:
         self._requeue_at = time.monotonic() + REQUEUE_INTERVAL_S
         with self._pool.untenanted() as connection:
-            connection.execute(statement("requeue_due_jobs"), {"max_lost": self._max_lost})
+            ((_, expired),) = connection.execute(statement("requeue_due_jobs"), {"max_lost": self._max_lost}).fetchall()
+        if expired and self._on_expired is not None:
+            self._on_expired(expired)
 
     def renew(self, tokens: Sequence[uuid.UUID]) -> set[uuid.UUID]:
         """Renew leases, and return the tokens whose leases are still valid."""

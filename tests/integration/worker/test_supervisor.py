@@ -9,13 +9,13 @@ import pytest
 
 from kosmos_rag import Settings
 from kosmos_rag.core.config import DatabaseSettings
-from kosmos_rag.core.types import JobInfo, JobState
+from kosmos_rag.core.types import Job, JobInfo, JobState
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.worker.process import WorkerProcess
 from kosmos_rag.worker.supervisor import Supervisor
 from tests.integration.variants import changed
 from tests.integration.worker.obedient_work import create_runner
-from tests.integration.worker.queue_calls import ACME, KIND, Put, claim_one
+from tests.integration.worker.queue_calls import ACME, KIND, Put
 
 pytestmark = pytest.mark.emptied_database
 
@@ -53,6 +53,11 @@ def _jobs(queue: Queue) -> dict[str, JobInfo]:
     return {info.key: info for info in queue.jobs(ACME)}
 
 
+def _claim_one(supervisor: Supervisor) -> Job:
+    (job,) = supervisor._queue.claim(1, kinds=[KIND], worker="w")
+    return job
+
+
 def _sample(supervisor: Supervisor, name: str) -> float | None:
     return supervisor.metrics.registry.get_sample_value(f"kosmos_worker_{name}")
 
@@ -69,7 +74,8 @@ def test_process_that_exits__loses_the_leases_of_its_unfinished_jobs(
     assert _sample(supervisor, "processes_died_total") == 1
     assert _jobs(queue)["done"].state == JobState.DONE
     # The other jobs can be claimed at once, long before their leases would end.
-    assert {job.key: job.lost for job in (claim_one(queue), claim_one(queue))} == {"first": 1, "second": 1}
+    assert {job.key: job.lost for job in (_claim_one(supervisor), _claim_one(supervisor))} == {"first": 1, "second": 1}
+    assert _sample(supervisor, "leases_lost_total") == 2
     # A process that dies while it starts may die again: the next one waits.
     supervisor._start_missing(now + 1)
     assert supervisor._processes == []
@@ -110,7 +116,9 @@ def test_renew__extends_the_leases_of_running_jobs_and_revokes_lost_ones(
     assert leases.keys() == {"wait", "next"}
     assert all(seconds > 500 for seconds in leases.values())
     assert len(process.tokens) == 2
-    assert _sample(supervisor, "leases_lost_total") == 1
+    # A job that was cancelled has lost no worker.
+    assert supervisor._queue.claim(8, kinds=[KIND], worker="w") == []
+    assert _sample(supervisor, "leases_lost_total") == 0
 
 
 def test_renew__that_the_database_refuses_revokes_nothing(
@@ -125,4 +133,3 @@ def test_renew__that_the_database_refuses_revokes_nothing(
         finally:
             connection.execute("GRANT UPDATE ON kosmos.jobs TO kosmos_worker")
     assert len(process.tokens) == 1
-    assert _sample(supervisor, "leases_lost_total") == 0
