@@ -79,6 +79,6 @@ def ndcg_at_10(rankings: Sequence[Sequence[str]], questions: Sequence[Question])
 
 def _gain(sources: Sequence[str], question: Question) -> float:
     for rank, source in enumerate(sources[:_DEPTH], start=1):
-        if any(location.matches_source(source) for location in question.locations):
+        if any(location.grade > 0 and location.matches_source(source) for location in question.locations):
             return 1 / math.log2(1 + rank)
     return 0.0

@@ -1,11 +1,13 @@
 """Question sets that judge a cutover, as they are read."""
 
+import math
 from pathlib import Path
 
 import pytest
 
 from kosmos_rag.core.errors import RequestError
-from kosmos_rag.evaluation.offline.embedding_quality import read_answerable
+from kosmos_rag.evaluation.offline.embedding_quality import ndcg_at_10, read_answerable
+from kosmos_rag.evaluation.offline.questions import Location, Question
 
 
 def test_questions__of_the_sample_are_those_that_a_file_answers() -> None:
@@ -14,6 +16,13 @@ def test_questions__of_the_sample_are_those_that_a_file_answers() -> None:
     (place,) = result[0].locations
     assert (place.source, place.section) == ("example_sql.md", "Churn Calculation")
     assert all(searches.locations[0].source.endswith(".md") for searches in result)
+
+
+def test_ndcg__counts_no_place_that_is_judged_as_not_relevant() -> None:
+    locations = (Location(source="wrong.md", grade=0), Location(source="right.md"))
+    question = Question(id="1", text="Who?", locations=locations)
+    rankings = [["wrong.md"], ["wrong.md", "right.md"], ["docs/right.md"]]
+    assert [ndcg_at_10([ranking], [question]) for ranking in rankings] == pytest.approx([0, 1 / math.log2(3), 1])
 
 
 @pytest.mark.parametrize(
