@@ -170,14 +170,17 @@ class _Delivery:
         Returns whether the subscriber exists.
         """
         values = {**self._values, "redelivered": True, "limit": BATCH}
-        with self._tenant.sessions.write() as connection:
-            target = self._read_target(connection)
-            with connection.cursor(row_factory=kwargs_row(DeadLetter)) as cursor:
-                letters = cursor.execute(statement("list_dead_letters"), values).fetchall()
-        if target is None:
-            return False
-        if not self._is_due(target) or not self._redeliver(target, letters):
-            return True
+        while True:
+            with self._tenant.sessions.write() as connection:
+                target = self._read_target(connection)
+                with connection.cursor(row_factory=kwargs_row(DeadLetter)) as cursor:
+                    letters = cursor.execute(statement("list_dead_letters"), values).fetchall()
+            if target is None:
+                return False
+            if not self._is_due(target) or not self._redeliver(target, letters):
+                return True
+            if len(letters) < BATCH:
+                break
         while (batch := self._read_batch()) is not None and self._send_batch(*batch):
             pass
         return True

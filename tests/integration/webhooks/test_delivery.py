@@ -174,6 +174,24 @@ def test_redelivery__in_an_outage_waits_until_the_endpoint_answers(
     assert (_show(store).error, _show(store).dead_letters) == (None, 0)
 
 
+def test_redelivery__of_more_letters_than_a_batch_is_before_the_events_that_wait(
+    store: SubscriberStore,
+    receiver: Receiver,
+    write: Write,
+    deliver: Deliver,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(delivery, "BATCH", 2)
+    monkeypatch.setattr(delivery, "SLICE_S", 60.0)
+    store.add("cache", receiver.url)
+    write(*(f"{number}.md" for number in range(6)))
+    for _ in range(5):
+        store.resume("cache", skip=True)
+    store.redeliver("cache")
+    deliver()
+    assert receiver.sequences == [1, 2, 3, 4, 5, 6]
+
+
 def test_redelivery__to_an_endpoint_that_is_gone_stops_the_subscriber(
     store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver
 ) -> None:
