@@ -18,7 +18,7 @@ from kosmos_rag.core.errors import IngestionError
 from kosmos_rag.core.types import Event, Job
 from kosmos_rag.engine.engine import Engine
 from kosmos_rag.engine.fetching import Fetcher
-from kosmos_rag.engine.job_kinds import JobChannel, JobCounts
+from kosmos_rag.engine.job_kinds import JobChannel
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.webhooks.metrics import WEBHOOK_DELIVERIES
 from kosmos_rag.webhooks.records import DeadLetter, SubscriberState, hide_path
@@ -133,15 +133,18 @@ class EventDelivery:
         self._settings = engine.settings.section(WebhookSettings)
         self._sender = Sender(self._settings)
 
-    def run(self, job: Job, channel: JobChannel) -> JobCounts:
+    def run(self, job: Job, channel: JobChannel) -> None:
         """Deliver what waits for a subscriber, until its endpoint fails or the slice ends."""
         tenant, subscriber_id = self._engine.tenant(job.tenant), uuid.UUID(job.payload["subscriber"])
         delivery = _Delivery(tenant, subscriber_id, self._settings, self._sender, job, channel)
-        if delivery.run():
+        try:
+            exists = delivery.run()
+        finally:  # what was sent counts, whatever ends the run
+            channel.report_counts({(WEBHOOK_DELIVERIES.name, name): n for name, n in delivery.counts.items()})
+        if exists:
             channel.finish(job)
         else:
             tenant.jobs.cancel([job.id])
-        return {(WEBHOOK_DELIVERIES.name, outcome): count for outcome, count in delivery.counts.items()}
 
 
 class _Delivery:
@@ -207,6 +210,7 @@ class _Delivery:
                     return False
                 elif failure.answered:
                     connection.execute(statement("record_failed_redelivery"), {**values, "error": failure.error})
+                    self.counts["dead"] += 1
                 else:  # The letter waits: the failure is about the endpoint.
                     of_head = {**values, "position": current.position, "attempts": current.attempts}
                     self._back_off(connection, current, of_head, current.failures + 1, failure)
@@ -265,7 +269,8 @@ class _Delivery:
         self._channel.report_progress()
         self._channel.require_running(self._job)
         failure = self._sender.send(self._tenant, target, event)
-        self.counts["delivered" if failure is None else "failed"] += 1
+        if failure is None:
+            self.counts["delivered"] += 1
         return failure
 
     def _advance(self, position: int, after: int, delivered_at: datetime | None) -> bool:
@@ -311,6 +316,7 @@ class _Delivery:
         failures: int,
         failure: DeliveryFailure,
     ) -> None:
+        self.counts["failed"] += 1
         pause = choose_delay(failures, failure.retry_after_s)
         recorded = {**values, "error": failure.error, "next_attempt_at": values["now"] + pause}
         connection.execute(statement("record_failed_delivery"), recorded)
@@ -327,6 +333,7 @@ class _Delivery:
             f"{hide_path(target.url)} is gone ({failure.error}); add a subscriber with its new address, or remove it"
         )
         self._stop(connection, target, {**self._values, "position": position, "after": position, "reason": reason})
+        self.counts["gone"] += 1
 
     def _stop(self, connection: psycopg.Connection, target: Target, values: Mapping[str, Any]) -> None:
         if connection.execute(statement("stop_subscriber"), values).rowcount:

@@ -5,9 +5,10 @@ from kosmos_rag.core.telemetry.metrics import Metric
 WEBHOOK_DELIVERIES = Metric(
     "kosmos_webhook_deliveries",
     "counter",
-    "Deliveries of events to subscribers, by outcome: delivered, failed (it is tried again), dead (a dead letter).",
+    "Deliveries of events to subscribers, by outcome: delivered, failed (it is tried again), dead (a dead letter), "
+    "gone (the subscriber is stopped).",
     ("outcome",),
-    initial=(("delivered",), ("failed",), ("dead",)),
+    initial=(("delivered",), ("failed",), ("dead",), ("gone",)),
 )
 WEBHOOK_BEHIND_SECONDS = Metric(
     "kosmos_webhook_behind_seconds",

@@ -1,6 +1,7 @@
 """Delivery to a real endpoint: in order, at least once, with back-off, dead letters and gaps that stop it."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
@@ -11,12 +12,13 @@ import pytest
 
 from kosmos_rag import Engine, Tenant
 from kosmos_rag.core.errors import DatabaseError, RequestError
-from kosmos_rag.core.types import JobState
+from kosmos_rag.core.types import Job, JobState
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.webhooks import delivery
 from kosmos_rag.webhooks.job_kinds import DELIVER
 from kosmos_rag.webhooks.records import Subscriber
 from kosmos_rag.webhooks.store import SubscriberStore
+from kosmos_rag.worker.channel import SupervisorChannel
 from tests.integration.webhooks.conftest import Deliver, Maintain
 from tests.integration.webhooks.receiver import Receiver
 
@@ -129,7 +131,7 @@ def test_retry_after__that_is_hostile_or_a_date_is_recorded(
     failing = _show(store)
     assert failing.error == "the endpoint answered 503"
     assert failing.next_attempt_at is not None
-    assert (failing.next_attempt_at - datetime.now(UTC)).total_seconds() < 10
+    assert 86_000 < (failing.next_attempt_at - datetime.now(UTC)).total_seconds() <= delivery.LONGEST_RETRY_AFTER_S
     receiver.headers = {"Retry-After": format_datetime(datetime.now(UTC) + timedelta(seconds=120), usegmt=True)}
     store.resume("cache")
     deliver()
@@ -325,6 +327,55 @@ def test_refused_event__becomes_a_dead_letter_that_is_sent_again(
     deliver()
     assert receiver.sequences == [1, 3, 2]
     assert store.list_dead_letters("cache") == []
+
+
+def test_deliveries__are_counted_by_what_becomes_of_the_event(
+    store: SubscriberStore,
+    receiver: Receiver,
+    write: Write,
+    deliver: Deliver,
+    at_once: None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    counts: Counter[str] = Counter()
+
+    def record(_: object, reported: Mapping[tuple[str, str], float]) -> None:
+        counts.update({outcome: int(count) for (_, outcome), count in reported.items()})
+
+    monkeypatch.setattr(SupervisorChannel, "report_counts", record)
+    store.add("cache", receiver.url)
+    receiver.reply = _refuse(422, "b.md")
+    write("a.md", "b.md")
+    for _ in range(3):
+        deliver()
+    assert counts == {"delivered": 1, "failed": 2, "dead": 1}
+    store.redeliver("cache")
+    deliver()
+    assert counts == {"delivered": 1, "failed": 2, "dead": 2}
+    receiver.reply = _refuse(410)
+    write("c.md")
+    deliver()
+    assert counts == {"delivered": 1, "failed": 2, "dead": 2, "gone": 1}
+
+
+def test_deliveries__before_an_interruption_are_counted(
+    store: SubscriberStore, receiver: Receiver, write: Write, deliver: Deliver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reports: list[Mapping[tuple[str, str], float]] = []
+    monkeypatch.setattr(SupervisorChannel, "report_counts", lambda _, counts: reports.append(counts))
+    require_running = SupervisorChannel.require_running
+
+    def stop_after_one(self: SupervisorChannel, job: Job) -> None:
+        if receiver.requests:
+            self._stopping.set()
+        require_running(self, job)
+
+    monkeypatch.setattr(SupervisorChannel, "require_running", stop_after_one)
+    store.add("cache", receiver.url)
+    write("a.md", "b.md")
+    deliver()
+    assert receiver.sequences == [1]
+    assert reports == [{("kosmos_webhook_deliveries", "delivered"): 1}]
 
 
 def test_skip__makes_the_event_a_dead_letter_and_continues(
