@@ -150,9 +150,11 @@ class DocumentWriting(TenantScope):
         Raises ConfigError without `database.worker_url`, or without `database.admin_url` if there is a vector index;
         IndexLocked while the indexes are maintained; DatabaseError.
         """
-        if not preview:
-            self._parts.indexes.drop_vector_indexes(self._tenant)
-        return self._erasures().erase_tenant(preview=preview)
+        if preview:
+            return self._erasures().erase_tenant(preview=True)
+        # An index that is built meanwhile would stay: no maintenance looks at a tenant that is gone.
+        with self._parts.indexes.without_vector_indexes(self._tenant):
+            return self._erasures().erase_tenant(preview=False)
 
     def _erasures(self) -> ErasureStore:
         parts = self._parts

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from psycopg import sql
 
 from kosmos_rag.core.config import IndexSettings
+from kosmos_rag.core.errors import IndexLocked
 from kosmos_rag.indexing.catalog import IVFFLAT, IndexRecord
 from kosmos_rag.indexing.recall import (
     DEPTH,
@@ -48,6 +49,8 @@ _HNSW_OPTIONS = {"m": 16, "ef_construction": 128}
 _TABLE_LOCK = uuid.UUID(int=0)
 """Id of no tenant: its maintenance lock is the lock of the table of vectors."""
 _LOCK_POLL_S = 0.1
+_LOCK_PATIENCE_S = 30.0
+"""Seconds to wait for the index build of another tenant. One of hours would hold the process and the job that wait."""
 _LOCALLY = sql.SQL("SET citus.enable_ddl_propagation = off")
 """For statements on the coordinator's own catalogue."""
 
@@ -70,7 +73,7 @@ class VectorScope:
 def admin_connection(conninfo: str) -> Iterator[psycopg.Connection]:
     """Connect as kosmos_owner in autocommit mode.
 
-    With the lock of the table of vectors. Raises DatabaseError.
+    With the lock of the table of vectors. Raises IndexLocked where another process holds it for long, DatabaseError.
 
     CREATE INDEX CONCURRENTLY cannot run in a transaction. Two of them on one table would wait for each other, a
     deadlock, and so would one that waits for a lock within a statement: therefore the lock is polled.
@@ -81,7 +84,10 @@ def admin_connection(conninfo: str) -> Iterator[psycopg.Connection]:
         # Otherwise the server continues building for a client that is gone, and the next maintenance waits for it.
         connection.execute(sql.SQL("SET client_connection_check_interval = '2s'"))
         values = {"tenant_id": _TABLE_LOCK}
+        deadline = time.monotonic() + _LOCK_PATIENCE_S
         while connection.execute(statement("try_maintenance_lock"), values).fetchone() != (True,):
+            if time.monotonic() >= deadline:
+                raise IndexLocked("a vector index of another tenant is being built or dropped; try again later")
             time.sleep(_LOCK_POLL_S)
         with ensure_lock_release(connection, _TABLE_LOCK):
             yield connection

@@ -7,13 +7,14 @@ transaction; the old one is dropped afterwards.
 import math
 import uuid
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kosmos_rag.core.config import IndexSettings
-from kosmos_rag.core.errors import DatabaseError, KosmosError
+from kosmos_rag.core.errors import DatabaseError, IndexLocked, KosmosError
 from kosmos_rag.core.types import Space
 from kosmos_rag.indexing import history
 from kosmos_rag.indexing.ann import (
@@ -280,7 +281,7 @@ class VectorIndexMaintenance:
             return first
         try:
             second = self._build_kind(tenant, build_input, HNSW, progress)
-        except DatabaseError as error:
+        except (DatabaseError, IndexLocked) as error:
             # The next maintenance drops what is left of it.
             progress(f"{HNSW} could not be built, {IVFFLAT} is kept: {error}")
             return first
@@ -289,7 +290,8 @@ class VectorIndexMaintenance:
         faster = second.health["p50_ms"] < first.health["p50_ms"]
         better, rejected = (second, first) if sufficient and faster else (first, second)
         progress(f"{better.kind} is kept, {better.health['p50_ms']} ms against {rejected.health['p50_ms']} ms")
-        self._drop([rejected], tenant)
+        with suppress(IndexLocked):  # as above
+            self._drop([rejected], tenant)
         rejected_health = {key: rejected.health[key] for key in ("recall_at_10", "recall_at_100", "p50_ms")}
         return replace(better, health={**better.health, "rejected": {"kind": rejected.kind, **rejected_health}})
 

@@ -6,7 +6,8 @@ maintenance removes what a crash leaves behind.
 """
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 
 import numpy as np
@@ -55,13 +56,15 @@ class IndexMaintenance:
 
         Segments are packed and merged, the vector index is built or rebuilt, and the retrievers are measured.
 
-        Raises IndexLocked while other maintenance of the tenant runs, ConfigError without `database.admin_url` if a
-        vector index is due, EmbeddingSpaceMismatch and ModelUnavailable if it cannot be measured, DatabaseError.
+        Raises IndexLocked while other maintenance of the tenant runs, or a long build of another one; ConfigError
+        without `database.admin_url` if a vector index is due, EmbeddingSpaceMismatch and ModelUnavailable if it cannot
+        be measured, DatabaseError.
         """
         with maintenance_lock(self._database, tenant):
-            self._vectors.clean_up(tenant, progress)
+            # First, as they do not wait for the builds of other tenants.
             self._segments.pack(tenant, progress)
             self._segments.merge(tenant, progress, everything=False)
+            self._vectors.clean_up(tenant, progress)
             if (space := self._live_space(tenant)) is not None:
                 self._vectors.build(tenant, space, progress)
                 self._known_items.measure(tenant, space, progress)
@@ -86,9 +89,9 @@ class IndexMaintenance:
     def rebuild(self, tenant: TenantRef, progress: Progress) -> list[IndexInfo]:
         """Rebuild all indexes, due or not. Raises what `build` raises."""
         with maintenance_lock(self._database, tenant):
-            self._vectors.clean_up(tenant, progress)
             self._segments.pack(tenant, progress)
             self._segments.merge(tenant, progress, everything=True)
+            self._vectors.clean_up(tenant, progress)
             if (space := self._live_space(tenant)) is not None:
                 self._vectors.build(tenant, space, progress, reason="requested")
                 self._known_items.measure(tenant, space, progress, everything=True)
@@ -158,8 +161,9 @@ class IndexMaintenance:
             self._vectors.clean_up(tenant, progress)
             self._vectors.drop_space(tenant, space)
 
-    def drop_vector_indexes(self, tenant: TenantRef) -> None:
-        """Drop all vector indexes of a tenant.
+    @contextmanager
+    def without_vector_indexes(self, tenant: TenantRef) -> Iterator[None]:
+        """Drop the vector indexes of a tenant, and let nobody build one within the block.
 
         Raises IndexLocked, DatabaseError, and ConfigError if there is one.
         """
@@ -169,6 +173,7 @@ class IndexMaintenance:
                 spaces = SpaceStore(connection, tenant.id).list()
             for stored in spaces:
                 self._vectors.drop_space(tenant, stored.space)
+            yield
 
     def _live_space(self, tenant: TenantRef) -> Space | None:
         with maintenance_transaction(self._database, tenant) as connection:

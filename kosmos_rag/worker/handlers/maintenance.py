@@ -151,11 +151,8 @@ class MaintenanceHandler:
         try:
             with channel.heartbeat(BUILD_TIMEOUT_S):
                 indexes = self._indexes.build(owner, report)
-        except IndexLocked:
-            log.info(
-                "another process maintains the indexes of %s", owner.name,
-                extra={"action": "index_locked", "tenant": owner.name},
-            )  # fmt: skip
+        except IndexLocked as error:
+            log.info("%s", error, extra={"action": "index_locked", "tenant": owner.name})
         except ConfigError as error:
             # Without database.admin_url vectors are scanned: slower, with the same results.
             log.warning("%s", error, extra={"action": "index_build_skipped", "tenant": owner.name})

@@ -19,6 +19,7 @@ from psycopg import sql
 from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import ConfigError, IndexLocked, KosmosError
+from kosmos_rag.indexing import ann
 from tests.integration.indexing.ann.worlds import (
     FULL,
     assert_exact,
@@ -55,6 +56,17 @@ def _building(admin: str) -> int:
                 return int(row[0])
             time.sleep(0.05)
     raise AssertionError("no build has begun")
+
+
+def _erasing(admin: str) -> None:
+    """Wait for an erasure that waits for the row of its tenant."""
+    query = "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND query LIKE '%kosmos.tenants%FOR UPDATE%'"
+    with psycopg.connect(admin, autocommit=True) as connection:
+        for _ in range(600):
+            if connection.execute(query).fetchone() is not None:
+                return
+            time.sleep(0.05)
+    raise AssertionError("no erasure waits")
 
 
 def test_build__that_is_killed_is_cleared_away_by_the_next(engine: Engine, database: DatabaseSettings) -> None:
@@ -173,6 +185,41 @@ def test_builds__of_several_tenants_at_once_take_turns(engine: Engine) -> None:
     with ThreadPoolExecutor(len(names)) as pool:
         built = list(pool.map(lambda name: engine.tenant(name).indexes.build(), names))
     assert [only(result).state for result in built] == ["ready"] * len(names)
+
+
+def test_build__of_another_tenant_is_not_waited_for_long_and_segments_are_packed_before_it(
+    engine: Engine, settings: Settings, database: DatabaseSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ann, "_LOCK_PATIENCE_S", 0.5)
+    publish_world(engine, "beta", range(1_200))
+    beta = engine.tenant("beta")
+    beta.indexes.build()
+    with psycopg.connect(database.admin_url or "") as connection:  # a leftover, which the next build drops
+        connection.execute("DELETE FROM kosmos.indexes WHERE tenant_id = %s", (beta.id,))
+    with ThreadPoolExecutor(1) as pool, opened(settings, unsegmented_chunks=1) as packing:
+        with _builds_wait(database.admin_url or ""):
+            build = pool.submit(engine.tenant("acme").indexes.build)
+            _building(database.admin_url or "")
+            with pytest.raises(IndexLocked, match="another tenant"):
+                packing.tenant("beta").indexes.build()
+            assert "segment" in {info.kind for info in beta.indexes.status()}
+        assert only(build.result()).state == "ready"
+    assert only(beta.indexes.build()).state == "ready"
+    assert list(physical(database).values()) == [True, True]
+
+
+def test_build__while_the_tenant_is_erased_is_refused(engine: Engine, database: DatabaseSettings) -> None:
+    """No maintenance would drop the index of a tenant that is gone."""
+    scope = engine.tenant("acme")
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(database.admin_url or "") as holder:
+        holder.execute("SELECT FROM kosmos.tenants WHERE tenant_id = %s FOR UPDATE", (scope.id,))
+        erasure = pool.submit(scope.erase_all)
+        _erasing(database.admin_url or "")
+        with pytest.raises(IndexLocked, match="tenant acme are being worked on"):
+            scope.indexes.build()
+        holder.rollback()
+        assert erasure.result().erased["tenants"] == 1
+    assert physical(database) == {}
 
 
 # --- leftovers -------------------------------------------------------------------------------------------------------
