@@ -89,6 +89,13 @@ class Selector:
     key: str | None = None
     value: str | None = None
 
+    @property
+    def mention(self) -> str | None:
+        """Regular expression for texts that name a source as a word of its own."""
+        if self.pattern is None:
+            return None
+        return rf"(?<![[:alnum:]]){''.join(map(_escape, self.text))}(?![[:alnum:]])"
+
     @classmethod
     def of_reader(cls, subject: str) -> Self:
         """Select what is stored about a reader. Raises RequestError."""
@@ -112,6 +119,11 @@ class Selector:
         _require_text("metadata key", key)
         text = f"{key}={_require_text('metadata value', value)}"
         return cls(kind=ErasureKind.METADATA, text=text, key=key, value=value)
+
+
+def _escape(character: str) -> str:
+    is_special = character.isascii() and not character.isalnum()
+    return {"*": ".*", "?": "."}.get(character, f"\\{character}" if is_special else character)
 
 
 def _require_text(kind: str, text: str) -> str:
@@ -247,6 +259,7 @@ class ErasureStore:
         values: dict[str, Any] = {
             "tenant_id": self._owner.id,
             "pattern": selector.pattern,
+            "mention": selector.mention,
             "key": selector.key,
             "value": selector.value,
         }

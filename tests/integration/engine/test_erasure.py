@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import UTC, datetime, timedelta
@@ -234,6 +235,26 @@ def test_errors__that_name_an_erased_document_go(
         report = acme.erase(**selector)
         assert (report.erased["jobs"], report.erased["sync_runs"]) == (2, 1)
     assert count_rows(database, SECRET, tenant=acme).keys() == {"audit_passages"}
+
+
+@pytest.mark.parametrize("selector", [{"source": "1.a"}, {"source": "?.a"}, {"metadata": ("employee", "one")}])
+def test_errors__that_have_the_name_within_longer_words_stay(
+    acme: Tenant, database: DatabaseSettings, selector: dict[str, Any]
+) -> None:
+    acme.ingest([SourceDocument(source="1.a", data=b"One.", metadata={"employee": "one"})], prune=False)
+    errors = ["page 21.a of 130 failed", "page 1.alpha failed", "page 1xa failed", "1.a: no page", "page '1.a'"]
+    with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
+        for error in errors:
+            connection.execute(
+                "INSERT INTO kosmos.sync_runs VALUES "
+                "(%s, %s, 'default', '{}', 'failed', 2, 0, 0, 0, 0, 2, 0, '[]', %s, now(), now())",
+                (acme.id, uuid4(), error),
+            )
+        acme.erase(**selector)
+        query = "SELECT error FROM kosmos.sync_runs WHERE tenant_id = %s AND error IS NOT NULL"
+        assert Counter(error for (error,) in connection.execute(query, [acme.id])) == Counter(
+            [*errors[:3], "erased", "erased"]
+        )
 
 
 def test_mirror__is_named_because_it_brings_the_document_back(acme: Tenant, tmp_path: Path) -> None:
