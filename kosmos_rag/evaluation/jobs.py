@@ -240,7 +240,7 @@ def run_counters(runs: Iterable[MonitorRun]) -> JobCounts:
 
 def list_warnings(connection: psycopg.Connection, tenant_id: uuid.UUID, _: Settings) -> Iterator[str]:
     """Yield the labels that no longer describe the documents, for `doctor`."""
-    values = {"tenant_id": tenant_id, "kind": str(MonitorKind.QUESTIONS), "limit": _RUNS_OF_SETS}
+    values = {"tenant_id": tenant_id, "kind": str(MonitorKind.QUESTIONS), "with_unknown": True, "limit": _RUNS_OF_SETS}
     evaluated = set[tuple[str | None, str | None]]()
     with connection.cursor(row_factory=dict_row) as cursor:
         for run in cursor.execute(statement("list_monitor_runs"), values):

@@ -1,6 +1,6 @@
 """Experiments and their results in the database.
 
-Each function runs in a transaction of the worrole.
+Each function runs in a transaction of the worker role.
 """
 
 import json

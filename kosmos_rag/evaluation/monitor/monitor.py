@@ -88,7 +88,7 @@ class RecallMonitor:
         if (interval_s := self._settings.isolation_interval_s) is not None:
             # First of all: a leak has to be reported even if nothing else can be measured.
             yield from self._check_isolation(progress, lambda store, kind: _is_older(store, kind, interval_s))
-        yield from self._measure_tenant(self._engine.tenant(name), progress, self._is_due)
+        yield from self._measure_tenant(self._engine.tenant(name), progress, partial(self._is_due, name))
 
     def status(self, name: str, *, limit: int = 20) -> list[MonitorRun]:
         """Return the latest runs of a tenant, the newest first.
@@ -104,7 +104,7 @@ class RecallMonitor:
         """
         if run.kind is MonitorKind.ISOLATION:
             return self._settings.isolation_interval_s or 0.0
-        return self._interval_s(MonitorStore(self._engine.tenant(name)), run)
+        return self._interval_s(MonitorStore(self._engine.tenant(name)), name, run.kind)
 
     def count_samples(self, name: str) -> int:
         """Count the samples for the next run, up to `monitor.samples_per_run`.
@@ -138,13 +138,16 @@ class RecallMonitor:
         files = ((*key.partition("/"), path) for key, path in self._settings.questions.items())
         return [(collection or None, path) for tenant, _, collection, path in files if tenant == name]
 
-    def _is_due(self, store: MonitorStore, kind: MonitorKind) -> bool:
+    def _is_due(self, name: str, store: MonitorStore, kind: MonitorKind) -> bool:
         last = next(iter(store.list_runs(kind, limit=1)), None)
-        return last is None or datetime.now(UTC) - last.at >= timedelta(seconds=self._interval_s(store, last))
+        return last is None or datetime.now(UTC) - last.at >= timedelta(seconds=self._interval_s(store, name, kind))
 
-    def _interval_s(self, store: MonitorStore, run: MonitorRun) -> float:
+    def _interval_s(self, store: MonitorStore, name: str, kind: MonitorKind) -> float:
         """Return the interval that keeps all tenants together within `monitor.database_share`."""
-        share_s = run.milliseconds / 1000 * max(1, store.count_vector_indexes()) / self._settings.database_share
+        # A round has a run for each question file.
+        runs = len(self._question_files(name)) if kind is MonitorKind.QUESTIONS else 1
+        milliseconds = sum(run.milliseconds for run in store.list_runs(kind, limit=max(1, runs)))
+        share_s = milliseconds / 1000 * max(1, store.count_vector_indexes()) / self._settings.database_share
         return max(self._settings.interval_s, share_s)
 
     # --- measurements ------------------------------------------------------------------------------------------------
@@ -293,8 +296,7 @@ def _consecutive_alarms(store: MonitorStore) -> int:
 
     Unknown ones do not count.
     """
-    runs = (run for run in store.list_runs(MonitorKind.RECALL, limit=20) if run.state is not MonitorState.UNKNOWN)
-    last = next(runs, None)
+    last = next(iter(store.list_runs(MonitorKind.RECALL, limit=1, with_unknown=False)), None)
     return 0 if last is None else int(last.figures.get("consecutive_alarms", 0))
 
 

@@ -90,9 +90,17 @@ class MonitorStore:
             before = run.at - timedelta(days=keep_days)
             connection.execute(statement("prune_monitor_runs"), {"tenant_id": self._tenant.id, "before": before})
 
-    def list_runs(self, kind: MonitorKind | None = None, *, limit: int) -> list[MonitorRun]:
-        """Return the latest runs, the newest first."""
-        values = {"tenant_id": self._tenant.id, "kind": None if kind is None else str(kind), "limit": limit}
+    def list_runs(self, kind: MonitorKind | None = None, *, limit: int, with_unknown: bool = True) -> list[MonitorRun]:
+        """Return the latest runs, the newest first.
+
+        Args: with_unknown: Those too that measured nothing.
+        """
+        values = {
+            "tenant_id": self._tenant.id,
+            "kind": None if kind is None else str(kind),
+            "with_unknown": with_unknown,
+            "limit": limit,
+        }
         with self._transaction() as connection, connection.cursor(row_factory=dict_row) as cursor:
             rows = cursor.execute(statement("list_monitor_runs"), values).fetchall()
         return [

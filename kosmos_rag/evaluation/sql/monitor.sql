@@ -27,6 +27,7 @@ VALUES (%(tenant_id)s, %(id)s, %(at)s, %(kind)s, %(state)s, %(reason)s, %(index_
 SELECT r.id, r.at, r.kind, r.state, r.reason, r.index_id, r.figures, r.milliseconds
   FROM kosmos.monitor_runs r
  WHERE r.tenant_id = %(tenant_id)s AND (%(kind)s::text IS NULL OR r.kind = %(kind)s)
+   AND (%(with_unknown)s OR r.state <> 'unknown')
  ORDER BY r.at DESC, r.id
  LIMIT %(limit)s
 

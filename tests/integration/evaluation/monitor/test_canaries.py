@@ -62,6 +62,25 @@ def test_questions__with_known_answers_give_recall_and_mrr(
         assert "is not a list of questions" in run.reason
 
 
+def test_questions__of_several_files_share_the_time_of_a_round(
+    settings: Settings, tmp_path: Path, database: DatabaseSettings
+) -> None:
+    file = tmp_path / "known.yaml"
+    file.write_text("- question: chunk1 of topic17\n  source: default/1\n")
+    files = {"acme/default": file, "acme/half": file}
+    with (
+        Engine(changed(settings, {"monitor.questions": files, "monitor.interval_s": 0.001}), embedder=WORLD) as engine,
+        psycopg.connect(database.admin_url or "", autocommit=True) as admin,
+    ):
+        monitor = RecallMonitor(engine)
+        assert len(monitor.run("acme", [MonitorKind.QUESTIONS])) == 2
+        update = "UPDATE kosmos.monitor_runs SET milliseconds = 1000, at = now() - make_interval(secs => %s)"
+        admin.execute(update, [99])
+        assert list(monitor.run_due("acme", lambda _: None)) == [], "two seconds are a fiftieth of a hundred"
+        admin.execute(update, [101])
+        assert len(list(monitor.run_due("acme", lambda _: None))) == 2
+
+
 def test_questions__are_not_those_of_a_reader(settings: Settings, tmp_path: Path) -> None:
     file = tmp_path / "known.yaml"
     file.write_text("- question: chunk1 of topic17\n  source: default/1\n")

@@ -217,6 +217,11 @@ def test_monitor__searches_an_index_further(many_lists: None, indexed: Engine, d
     [step, _] = indexed.tenant("acme").indexes.log()
     assert (step.action, step.reason, step.before["probes"]) == ("search_widened", run.reason, 1)
     assert step.after["probes"] == info.settings["probes"]
+    # What measured nothing is no end of a row of alarms, however much there is of it.
+    assert {RecallMonitor(indexed).run("acme", RECALL)[0].state for _ in range(25)} == {MonitorState.UNKNOWN}
+    search_less(database)
+    ask(indexed, question=question_of_five_topics)
+    assert RecallMonitor(indexed).run("acme", RECALL)[0].figures["consecutive_alarms"] == 2
 
 
 @pytest.mark.slow
