@@ -45,6 +45,8 @@ class ReplicaPool(BreakerPool):
             name=f"the replica {self.address}",
             consequence="searches go to other servers",
         )
+        self.is_refused = False
+        """Whether it is no replica of the primary; that is logged when it changes, and not each second."""
         self.lag_s: float | None = None
         """Seconds that it is behind the primary at most; None while it is unknown, and its searches are refused."""
         self.is_unmeasured = False
@@ -94,6 +96,7 @@ class Replicas:
         self._max_lag_s = settings.replica_max_lag_s
         self._positions: deque[_Position] = deque(maxlen=_SAMPLES)
         self._system: int | None = None
+        self._is_refused = False
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._is_closed = threading.Event()
@@ -141,14 +144,16 @@ class Replicas:
         try:
             in_recovery, lsn, system = self._read(self._watched)
             if in_recovery:
-                log.warning(
-                    "the server of database.url is a replica itself; replicas are not used",
-                    extra={"action": "replicas_refused"},
-                )
+                if not self._is_refused:
+                    log.warning(
+                        "the server of database.url is a replica itself; replicas are not used",
+                        extra={"action": "replicas_refused"},
+                    )
                 self._positions.clear()
             else:
                 self._positions.append(_Position(at=time.monotonic(), lsn=lsn))
                 self._system = system
+            self._is_refused = in_recovery
         except DatabaseError:
             pass  # its breaker has logged that
         for pool in self.pools:
@@ -170,11 +175,13 @@ class Replicas:
             in_recovery, lsn, system = self._read(pool)
         except DatabaseError:
             return None
-        if not in_recovery or system != self._system:
-            log.error(
-                "%s is no replica of the server of database.url; it is not used", pool.address,
-                extra={"action": "replica_refused"},
-            )  # fmt: skip
+        was_refused, pool.is_refused = pool.is_refused, not in_recovery or system != self._system
+        if pool.is_refused:
+            if not was_refused:
+                log.error(
+                    "%s is no replica of the server of database.url; it is not used", pool.address,
+                    extra={"action": "replica_refused"},
+                )  # fmt: skip
             return None
         newest = self._positions[-1]
         for position in reversed(self._positions):

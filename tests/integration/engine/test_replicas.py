@@ -238,7 +238,11 @@ def test_replica_as_the_only_server__says_what_to_do_where_it_must_write(
 
 
 def test_server__that_is_no_replica_of_the_primary_is_not_read(
-    replicated: Settings, servers: ReplicatedServer, shared_engine: Engine, tenant_name: str
+    replicated: Settings,
+    servers: ReplicatedServer,
+    shared_engine: Engine,
+    tenant_name: str,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Another database with other documents: reading it would give the answers of another installation."""
     other = shared_engine.settings.database.url
@@ -248,3 +252,7 @@ def test_server__that_is_no_replica_of_the_primary_is_not_read(
         assert [hit.source for hit in scope.search("margin").hits] == ["margin"]
         (replica,) = engine.database.replicas()
         assert replica.lag_s is None
+        assert engine.database._replicas is not None
+        for _ in range(3):
+            engine.database._replicas.measure()
+        assert [getattr(record, "action", None) for record in caplog.records].count("replica_refused") == 1
