@@ -5,6 +5,7 @@ pg_dump writes the file; pg_restore reads it into an empty database.
 
 import os
 import re
+import secrets
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -76,23 +77,28 @@ def back_up(settings: DatabaseSettings, file: Path) -> Backup:
         ConfigError: `database.admin_url` is not set, or pg_dump is not installed.
         DatabaseError: the server refused, or the disk is full; there is no file then.
     """
-    if file.exists():
-        raise RequestError(f"{file} exists, and a backup overwrites nothing; name another file")
+    _require_new(file)
     admin = _administrator(settings)
     reader_options = _reader_options(admin)
     program = _program("pg_dump", settings, f"pg_dump {' '.join(DUMP_OPTIONS)} --file={file}")
-    partial = file.with_name(f"{file.name}.partial")
+    partial = file.with_name(f"{file.name}.{secrets.token_hex(4)}.partial")
     try:
         # The file has the documents of all tenants.
-        os.close(os.open(partial, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600))
+        os.close(os.open(partial, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         _run(program, *DUMP_OPTIONS, *reader_options, f"--file={partial}", conninfo=admin)
         revision = _revision(partial, settings)
+        _require_new(file)  # another backup may have ended meanwhile
         partial.rename(file)
     except OSError as error:
         raise RequestError(f"{file} cannot be written: {error.strerror}; name a folder with room for it") from error
     finally:
         partial.unlink(missing_ok=True)
     return Backup(file=file, size=file.stat().st_size, revision=revision)
+
+
+def _require_new(file: Path) -> None:
+    if file.exists():
+        raise RequestError(f"{file} exists, and a backup overwrites nothing; name another file")
 
 
 def restore(settings: DatabaseSettings, file: Path, *, verify: bool = False) -> Restoration:

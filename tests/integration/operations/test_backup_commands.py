@@ -6,6 +6,7 @@ import re
 import shutil
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -373,6 +374,27 @@ def test_restore__refuses_what_is_no_backup_of_ours(
     back_up(settings.database, older)
     with pytest.raises(DatabaseNotReady, match=r"revision 0024 is older than release 0\.1\.0"):
         restore(empty_database, older)
+
+
+def test_backup__overwrites_no_file_that_is_there_or_appears_meanwhile(settings: Settings, tmp_path: Path) -> None:
+    other, file = tmp_path / "kosmos.dump.partial", tmp_path / "kosmos.dump"
+    other.write_text("of another backup")
+    other.chmod(0o644)
+    back_up(settings.database, file)
+    assert other.read_text() == "of another backup"
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.unlink()
+    assert settings.database.admin_url is not None
+    with ThreadPoolExecutor(1) as pool, psycopg.connect(settings.database.admin_url) as connection:
+        connection.execute("LOCK TABLE kosmos.tenants IN ACCESS EXCLUSIVE MODE")
+        backup = pool.submit(back_up, settings.database, file)
+        eventually(lambda: len(list(tmp_path.glob("kosmos.dump.*.partial"))) == 1)
+        file.write_text("of a faster one")
+        connection.rollback()
+        with pytest.raises(RequestError, match="exists, and a backup overwrites nothing"):
+            backup.result()
+    assert file.read_text() == "of a faster one"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["kosmos.dump", "kosmos.dump.partial"]
 
 
 def test_backup__without_the_programs_says_what_to_run(
