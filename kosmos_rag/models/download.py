@@ -142,7 +142,9 @@ def pull_from_hub(name: str, models: ModelsSettings, on_progress: Progress | Non
                     on_progress(number, len(selected_files), file)
                 _download(name, file, revision, folder)
             _seal(name, folder, selected_files, {file: digest for file, digest in digests.items() if digest})
-    except (OSError, ValueError) as error:
+    except ModelUnavailable:
+        raise
+    except Exception as error:  # the client of the hub raises errors of its transport too, by version
         reason = f"{type(error).__name__}: {first_line(error)[:160]}"
         raise ModelUnavailable(
             f"{name!r} cannot be downloaded from {endpoint()} ({reason}); {_remedy(name)}"

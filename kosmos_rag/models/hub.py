@@ -85,7 +85,7 @@ def resolve(name: str, models: ModelsSettings) -> str:
         from huggingface_hub import HfApi
 
         HfApi().model_info(name, timeout=10)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # the client of the hub raises errors of its transport too, by version
         reason = type(error).__name__
         raise ModelUnavailable(
             f"model {name!r} is no folder and not in the local cache, and the hub cannot be reached or does not "
