@@ -270,7 +270,7 @@ class _Completion:
 
     async def _read_lines(self, response: "httpx.Response") -> AsyncIterator[str]:
         size = 0
-        remainder = b""
+        parts: list[bytes] = []  # of a line without an end: to join each with the next would be quadratic
         async for data in response.aiter_bytes():
             size += len(data)
             if size > _MAX_RESPONSE_BYTES:
@@ -279,8 +279,11 @@ class _Completion:
                     "lower rag.answer.max_output_tokens"
                 )
             # Not httpx's aiter_lines: it also splits at U+2028 and U+0085, which a text may hold.
-            *lines, remainder = (remainder + data).split(b"\n")
+            *lines, last = data.split(b"\n")
+            if lines:
+                lines[0], parts = b"".join((*parts, lines[0])), []
             for line in lines:
                 yield line.decode(errors="replace").rstrip("\r")
-        if remainder:
+            parts.append(last)
+        if remainder := b"".join(parts):
             yield remainder.decode(errors="replace")

@@ -1,10 +1,11 @@
 """Both chat protocols against a server of its own: answers, failures, deadlines, giving up."""
 
+import asyncio
 import json
 import re
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import ExitStack, closing
 from typing import Any
 
@@ -15,7 +16,7 @@ from kosmos_rag.core.config import LanguageModelSettings
 from kosmos_rag.core.errors import ConfigError, ModelError, ModelUnavailable
 from kosmos_rag.core.protocols import BoundedStream, LanguageModel, Message, complete
 from kosmos_rag.core.telemetry import tracing
-from kosmos_rag.models.llm.client import ChatModel
+from kosmos_rag.models.llm.client import ChatModel, _Completion
 from tests.unit.core.recording import RecordingTracer
 from tests.unit.models.llm.chat_server import (
     ChatServer,
@@ -416,3 +417,20 @@ def test_stream__that_fails_is_a_span_with_the_type_of_its_error(model: Model, t
     eventually(lambda: bool(tracer.spans and tracer.spans[0].ended_at is not None))
     assert tracer.spans[0].attributes["error.type"] == "ModelError"
     assert "memory" not in str(tracer.spans[0].attributes)
+
+
+def test_line__of_many_pieces_is_read_in_linear_time() -> None:
+    class Pieces:
+        async def aiter_bytes(self) -> AsyncIterator[bytes]:
+            for _ in range(60_000):
+                yield b"-" * 64
+            yield b"\r\nnext\nla"
+            yield b"st"
+
+    async def read() -> list[str]:
+        completion: Any = object.__new__(_Completion)
+        return [line async for line in completion._read_lines(Pieces())]
+
+    began = time.process_time()
+    assert asyncio.run(read()) == ["-" * 3_840_000, "next", "last"]
+    assert time.process_time() - began < 3
