@@ -73,6 +73,8 @@ MAX_PAGE_LINES = 2_000
 """A page with more is read in the order of the file."""
 MAX_PAGE_DRAWINGS = 20_000
 """Graphics, and segments of their paths; a page with more is read as if it had none."""
+MAX_PAGE_TAGS = 5_000
+"""Elements of a page's structure; a file with more is read as if it had no tags."""
 MAX_GRID_LINES = 300
 """Ruled lines in one direction; graph paper has more."""
 MAX_PAGE_COLUMNS = 50

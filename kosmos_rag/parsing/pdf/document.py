@@ -25,6 +25,7 @@ from kosmos_rag.parsing.pdf.page_lines import PageLines, Paragraph, resolve_hyph
 from kosmos_rag.parsing.pdf.paragraphs import build_paragraphs
 from kosmos_rag.parsing.pdf.reading_order import arrange
 from kosmos_rag.parsing.pdf.table_pages import render_table
+from kosmos_rag.parsing.pdf.tags import TaggedHeadings
 
 _PDFIUM = threading.Lock()
 """Each call of PDFium holds this lock: it is not thread-safe."""
@@ -255,12 +256,12 @@ def _read_pages(document: Any, limits: OutputLimits, reader: PageReader | None) 
 
     if document.get_formtype() != pypdfium2.raw.FORMTYPE_NONE:
         document.init_forms()
-    faces = Faces()
+    faces, tags = Faces(), TaggedHeadings()
     pages: list[_Page | None] = []
     were_heavy: list[bool] = []
     size = 0
     for index in range(len(document)):
-        page = _read_page(document, index, faces, limits, reader)
+        page = _read_page(document, index, faces, tags, limits, reader)
         if page is not None:
             size += page.letters.total() + sum(map(len, page.values))
             limits.check_text(size)
@@ -269,27 +270,29 @@ def _read_pages(document: Any, limits: OutputLimits, reader: PageReader | None) 
     faces.settle()
     for index, page in enumerate(pages):
         if page is not None and not page.scanned and were_heavy[index] != faces.has_heavy_text:
-            pages[index] = _read_page(document, index, faces, limits, None)
+            pages[index] = _read_page(document, index, faces, tags, limits, None)
     return pages
 
 
 def _read_page(
-    document: Any, index: int, faces: Faces, limits: OutputLimits, reader: PageReader | None
+    document: Any, index: int, faces: Faces, tags: TaggedHeadings, limits: OutputLimits, reader: PageReader | None
 ) -> _Page | None:
     import pypdfium2
 
     try:
         with closing(document[index]) as page:
-            return _page(page, document.formenv, faces, limits, reader)
+            return _page(page, document.formenv, faces, tags, limits, reader)
     except pypdfium2.PdfiumError:
         return None
 
 
-def _page(page: Any, forms: Any, faces: Faces, limits: OutputLimits, reader: PageReader | None) -> _Page:
+def _page(
+    page: Any, forms: Any, faces: Faces, tags: TaggedHeadings, limits: OutputLimits, reader: PageReader | None
+) -> _Page:
     import pypdfium2
 
     with closing(page.get_textpage()) as layer:
-        content = read_page(page, layer, faces, forms.raw if forms else None)
+        content = read_page(page, layer, faces, tags, forms.raw if forms else None)
         if content.lines or content.values or reader is None or not pypdfium2.raw.FPDFPage_CountObjects(page):
             return _arrange_page(content, limits)
     return _arrange_page(reader.read(page), limits)

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from kosmos_rag.parsing.pdf.faces import Faces
 from kosmos_rag.parsing.pdf.form_fields import read_values
 from kosmos_rag.parsing.pdf.graphics import Box, Graphics, Rules, read_graphics, sort_rules, unite
-from kosmos_rag.parsing.pdf.tags import read_heading_levels
+from kosmos_rag.parsing.pdf.tags import TaggedHeadings
 from kosmos_rag.parsing.pdf.text_layer import DOWNWARD, MIDDLE, UPWARD, LayerReader, Run, turn_back, turn_box
 
 
@@ -94,15 +94,16 @@ class PageContent:
         return self.frame is not None and self.frame.turn == DOWNWARD
 
 
-def read_page(page: Any, layer: Any, faces: Faces, forms: Any = None) -> PageContent:
+def read_page(page: Any, layer: Any, faces: Faces, tags: TaggedHeadings, forms: Any = None) -> PageContent:
     """Return the content of a page.
 
     Args:
         layer: its text layer.
         faces: those of the document.
+        tags: the headings that the document names.
         forms: the form environment of the document.
     """
-    graphics = read_graphics(page, read_heading_levels(page)) if layer.count_chars() else Graphics()
+    graphics = read_graphics(page, tags.read_levels(page)) if layer.count_chars() else Graphics()
     area = Box(*page.get_bbox())
     rules = sort_rules(graphics.rules)
     reader = LayerReader(layer, rules, faces)

@@ -9,8 +9,8 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import repeat
@@ -47,7 +47,7 @@ PLAN = "exact, in memory"
 _WAIT_S = 0.1
 """Longest wait for other searches: for a turn, and for one that follows a change."""
 _TURNS = 2
-"""Searches at once: one computes while another waits for the server."""
+"""Searches that compute at once: one holds the lock of the interpreter, and another is in NumPy."""
 
 log = logging.getLogger(__name__)
 
@@ -69,6 +69,8 @@ class MemorySession:
     blocks: BlockCache
     close_terms: CloseTermCache
     timer: StageTimer
+    take_turn: Callable[[], None]
+    """Waits for a turn, which lasts until the session ends: it computes then, and rarely waits for the server."""
     _nearest: tuple[Block, NDArray[np.float32], list[ScoredRows]] | None = field(default=None, init=False)
     """Block, vector and chunks nearest to it, which were found while the server read the state."""
     _nearest_s: float = field(default=0.0, init=False)
@@ -111,6 +113,7 @@ class MemorySession:
         """
         state = state_key(wording, snapshot.space_id, snapshot.states)
         if self._block is None:
+            self.take_turn()
             self._block = self.blocks.find(self.reader, state) or self._follow(wording, state)
             self._wording, self._state = wording, state
         elif state != self._state:
@@ -324,7 +327,7 @@ class MemoryView:
             raise ViewUnavailable
         in_transaction = not pool.sets_reader_in_statement
         opened = pool.transaction(tenant_id, request.query.principals) if in_transaction else pool.connection(tenant_id)
-        with self._turns.take(_WAIT_S), opened as connection:
+        with opened as connection, ExitStack() as turn:
             yield MemorySession(
                 connection=connection,
                 in_transaction=in_transaction,
@@ -333,6 +336,7 @@ class MemoryView:
                 blocks=self.blocks,
                 close_terms=self._close_terms,
                 timer=timer,
+                take_turn=lambda: turn.enter_context(self._turns.take(_WAIT_S)),
             )
 
     def observe(self, request: ViewRequest, wording: RetrieverQuery, snapshot: Snapshot) -> BackgroundTask | None:

@@ -3,7 +3,7 @@
 import pytest
 
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
-from kosmos_rag.parsing import parse
+from kosmos_rag.parsing import bounds, parse
 from tests.reliability.hostile_pdf import pdf
 
 TEXTS = ("The charges of a year.", "They are due in March.", "Who pays them")
@@ -52,3 +52,9 @@ def test_parse_pdf__tagged_headings_one_below_the_other_are_no_list() -> None:
 def test_parse_pdf__a_paragraph_tagged_as_a_heading_is_none() -> None:
     texts = tuple(f"The text of line {number} is about all that has been said of it," for number in range(9))
     assert tagged(*["H1"] * 9, texts=texts).headings == ()
+
+
+def test_parse_pdf__of_many_elements_is_read_without_its_tags(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tagged("H2", "P", "P").headings
+    monkeypatch.setattr(bounds, "MAX_PAGE_TAGS", 5)  # the document, and three elements with a content each: 7
+    assert tagged("H2", "P", "P").headings == ()
