@@ -36,6 +36,8 @@ from kosmos_rag.openai.sql import statement
 _NO_STORE = "there is no such vector store, or none with a document that you may read"
 _BATCH = 1000
 """Jobs in memory at a time, some kilobytes each."""
+_FILTERED_BATCH = 10 * _BATCH
+"""Files at a time where few have the wanted status: each time the server sorts those of the store."""
 _STATES = {
     JobState.DONE: FileStatus.COMPLETED,
     JobState.DEAD: FileStatus.FAILED,
@@ -180,7 +182,7 @@ class TenantVectorStores:
             return self._read_files(collection, ids, status, page)
         files: list[VectorStoreFileInfo] = []
         # What a page shows depends on jobs, which the statement of the page cannot join: those of others are not read.
-        for listed in self._iterate_ids(collection, page, _BATCH if status else page.limit or _BATCH):
+        for listed in self._iterate_ids(collection, page, _FILTERED_BATCH if status else page.limit or _BATCH):
             files += self._read_files(collection, listed, status, replace(page, position=None))
             if page.limit is not None and len(files) >= page.limit:
                 return files[: page.limit]

@@ -145,8 +145,10 @@ def parse_selection(model: type[Any], attributes: str | None, excluded: str | No
     return ResponseParameters[model].model_validate(lists) if lists else None  # type: ignore[valid-type]
 
 
-def shows_members(selection: ResponseParameters[Any] | None) -> bool:
-    """Return whether an answer may have the members of groups."""
+def shows_related(model: type[Any], selection: ResponseParameters[Any] | None) -> bool:
+    """Return whether an answer may have the groups of users, or the members of groups."""
+    if not issubclass(model, Group):
+        return True
     excluded = (selection.excluded_attributes if selection else None) or ()
     return all(str(name).casefold() != "members" for name in excluded)
 

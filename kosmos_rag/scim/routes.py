@@ -38,7 +38,7 @@ from kosmos_rag.scim.protocol import (
     parse_resource,
     parse_search,
     parse_selection,
-    shows_members,
+    shows_related,
 )
 from kosmos_rag.scim.settings import ScimSettings
 from kosmos_rag.scim.store import EnterpriseAccount, ScimStore, replace_members
@@ -205,7 +205,9 @@ async def _list(
 ) -> Response:
     most = caller.service.settings.section(ScimSettings).max_page
     size = most if count is None else min(max(count, 0), most)
-    find = partial(_open(caller, request).find, start=max(start, 1), count=size, related=shows_members(selection))
+    find = partial(
+        _open(caller, request).find, start=max(start, 1), count=size, related=shows_related(model, selection)
+    )
     page = await caller.run(find, model, condition)
     body = build_list(model, page.resources, start=page.start, total=page.total, selection=selection)
     return JSONResponse(body, media_type=MEDIA_TYPE)
@@ -223,7 +225,7 @@ async def create(request: Request, model: Model, caller: Administrator, selectio
 @router.get("/{kind:scim_kind}/{resource_id}")
 async def get(request: Request, resource_id: str, model: Model, caller: Administrator, selection: Selected) -> Response:
     """Return a user or group."""
-    read = partial(_open(caller, request).get, related=shows_members(selection))
+    read = partial(_open(caller, request).get, related=shows_related(model, selection))
     resource = await caller.run(read, model, resource_id)
     return _answer(resource, Context.RESOURCE_QUERY_RESPONSE, 200, selection)
 
@@ -242,7 +244,7 @@ async def replace(
     body = await _read_body(request)
     replacement = parse_resource(model, body, context=Context.RESOURCE_REPLACEMENT_REQUEST)
     members = replace_members(replacement) if isinstance(replacement, Group) else None
-    change = partial(store.change, members=members, related=shows_members(selection))
+    change = partial(store.change, members=members, related=shows_related(model, selection))
     replaced = await caller.run(change, model, resource_id, if_match, lambda _: replacement)
     return _answer(replaced, Context.RESOURCE_REPLACEMENT_RESPONSE, 200, selection)
 
@@ -263,7 +265,7 @@ async def patch(
     store = _open(caller, request)
     operations = parse_patch(model, await _read_body(request))
     is_brief = operations.request is None and selection is None
-    change = partial(store.change, members=operations.members, related=not is_brief and shows_members(selection))
+    change = partial(store.change, members=operations.members, related=not is_brief and shows_related(model, selection))
     changed = await caller.run(change, model, resource_id, if_match, partial(operations.apply, model))
     if is_brief:
         return Response(status_code=204, headers=_locate(changed))

@@ -28,8 +28,8 @@ _INTERVAL_S = 1.0
 """Seconds between two measurements."""
 _MEASUREMENTS = 11
 """Measurements that are waited for: the span of ten intervals."""
-_SAMPLES = 600
-"""Positions of the primary that are kept; a lag beyond them is shown as at least their span."""
+_SAMPLES, _MOST_SAMPLES = 600, 86_400
+"""Positions of the primary that are kept, at least and at most; a lag beyond them is shown as at least their span."""
 
 
 class ReplicaPool(BreakerPool):
@@ -94,7 +94,8 @@ class Replicas:
         )
         self.pools = tuple(ReplicaPool(url, role=primary.role, settings=settings) for url in urls)
         self._max_lag_s = settings.replica_max_lag_s
-        self._positions: deque[_Position] = deque(maxlen=_SAMPLES)
+        samples = int(min(_MOST_SAMPLES, max(_SAMPLES, 1.1 * settings.replica_max_lag_s / _INTERVAL_S)))
+        self._positions: deque[_Position] = deque(maxlen=samples)
         self._system: int | None = None
         self._is_refused = False
         self._lock = threading.Lock()
@@ -189,7 +190,8 @@ class Replicas:
                 return newest.at - position.at
         # Days behind, as far as a process knows that has just started: at least the time that it has watched.
         watched_s = newest.at - self._positions[0].at
-        pool.is_unmeasured = watched_s <= self._max_lag_s
+        is_full = len(self._positions) == self._positions.maxlen
+        pool.is_unmeasured = watched_s <= self._max_lag_s and not is_full
         return None if pool.is_unmeasured else watched_s
 
     @staticmethod

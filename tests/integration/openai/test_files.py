@@ -131,7 +131,7 @@ def test_lists__read_the_jobs_that_they_show(speaking: Speaking, monkeypatch: py
     assert read_jobs() == [3]  # one more shows that there is a next page
     assert len({file.id for file in pages}) == 5
     recorded.clear()
-    monkeypatch.setattr(vector_stores, "_BATCH", 2)
+    monkeypatch.setattr(vector_stores, "_FILTERED_BATCH", 2)
     assert list(client.vector_stores.files.list(store, filter="completed")) == []
     assert read_jobs() == [2, 2, 1]
     speaking.work()

@@ -246,6 +246,8 @@ def test_entra__finds_creates_and_changes_a_user(client: httpx.Client) -> None:
     listed = client.get(f"/scim/v2/Groups/{group}", params={"excludedAttributes": "members"}).json()
     assert "members" not in listed
     assert listed["displayName"] == "HR"
+    user = client.get(f"/scim/v2/Users/{ann}", params={"excludedAttributes": "members"}).json()
+    assert [entry["value"] for entry in user["groups"]] == [group], "users have no members"
     assert [entry["id"] for entry in _find(client, "Groups", 'displayName eq "hr"', excludedAttributes="members")] == [
         group
     ]

@@ -29,6 +29,7 @@ def test_package__searches_without_the_module(
 ) -> None:
     copied = tmp_path / PACKAGE.name
     shutil.copytree(PACKAGE, copied, ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(PACKAGE.parent / "migrations", tmp_path / "migrations")
     (copied / VIEWS.relative_to(PACKAGE) / "memory.py").unlink(missing_ok=True)
     urls = {f"KOSMOS_DATABASE__{key.upper()}": getattr(shared_database, key) for key in ("url", "worker_url")}
     process = subprocess.run(
