@@ -21,11 +21,21 @@ from tests.unit.answering.passages import passage
         ("Is building a house allowed?", "Building B is a house.", False),
         ("What does error E-102 mean?", "Error E-103 is a broken pump.", True),
         ("What does E-102 mean?", "E-103 is a broken pump.", True),
-        ("What does section 3 say?", "Section 3.2 says so.", False),
-        ("What does section 3.2 say?", "Section 4 says so.", True),
+        ("What does error E103 mean?", "Error E102 is a leak.", True),
+        ("Where is room 12a?", "Room 12b is on the left.", True),
         ("What happened in 2019?", "In 2020 it rained.", False),
         ("What was the revenue in Q2?", "The revenue of Q3 was high.", True),
-        ("What is new in Python 3.10?", "Python 3.11 has new syntax.", True),
+        ("What was the revenue in Q2?", "The revenue has grown since Q1.", False),
+        ("Is size L enough?", "Size M or larger is enough.", False),
+        ("Is class D safe?", "All above class C are safe.", False),
+        ("Can I use Python 3.12?", "Python 3.10 or newer is required.", False),
+        ("Can I use version v3?", "Version v2 or newer is required.", False),
+        ("Is version v3 safe?", "Version v2 has a known fault.", False),
+        ("Is PostgreSQL 15 supported?", "PostgreSQL 13+ is supported.", False),
+        ("May someone of age 17 apply?", "Applicants must be of age 16 or older.", False),
+        ("Does shipping cost 5 EUR?", "Shipping costs 4.90 EUR.", False),
+        ("Is the delay 5s normal?", "The delay 8s is normal.", False),
+        ("Can I return goods after day 20?", "Goods can be returned before day 30.", False),
         ("Wann \u00f6ffnet Geb\u00e4ude B?", "Geb\u00e4ude C \u00f6ffnet um 8.", True),
     ],
 )
@@ -43,3 +53,11 @@ def test_score_evidence__gives_nothing_to_a_unit_about_another_building() -> Non
     scorer = EmbeddingScorer(HashingEmbedder(dimensions=512))
     evidence = score_evidence("When does building B open in the morning?", gates, scorer)
     assert [item.score > 0 for item in evidence] == [False, False, True]
+
+
+def test_score_evidence__scores_the_unit_that_has_a_bound() -> None:
+    client = [passage("Python 3.10 or newer is required to use the client.", section="Requirements")]
+    (evidence,) = score_evidence(
+        "Can I use the client with Python 3.12?", client, EmbeddingScorer(HashingEmbedder(dimensions=512))
+    )
+    assert evidence.score > 0
