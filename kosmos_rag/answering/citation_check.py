@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kosmos_rag.answering.abstention import REFUSAL
-from kosmos_rag.answering.claims import StatedNumbers, find_antonym, is_negated
+from kosmos_rag.answering.claims import StatedNumbers, find_contradiction, is_negated
 from kosmos_rag.answering.compose import cite_unit
 from kosmos_rag.answering.evidence import passage_units
 from kosmos_rag.answering.prompt_injection import find_instruction
@@ -94,6 +94,17 @@ MIN_SIMILARITY = 0.5
 _JOINTS = " \t\n,;."
 _HEADING = re.compile(r"#{1,6}[ \t]+[^\n]*|\*\*[^*\n]+\*\*:?")
 """A heading of Markdown, or a line in bold."""
+_SENTENCE_END = re.compile(r"[.!\u2026\u3002\uff01][\s*:]*$")
+_QUESTION = re.compile(
+    r"[#*\s]*(?:how|what|when|where|which|who|why|wann|warum|was|welche[nrs]?|wer|wie|wo)\b|.*[?\uff1f][\s*:]*$",
+    re.IGNORECASE,
+)
+_VERB = re.compile(
+    r"\b(?:are|can|do|does|has|have|is|may|must|shall|should|was|were|will"
+    r"|darf|d\u00fcrfen|hat|haben|ist|kann|k\u00f6nnen|muss|m\u00fcssen|sind|soll|werden|wird)\b",
+    re.IGNORECASE,
+)
+"""Verbs that make a statement of a heading: "Refunds are allowed"."""
 _HEADING_WORDS = frozenset(
     word
     for line in (Path(__file__).parent / "heading_words.txt").read_text(encoding="utf-8").splitlines()
@@ -190,10 +201,18 @@ def _claims(text: str, marker: re.Pattern[str]) -> list[_Claim]:
         if body:
             claim_text = marker.sub("", body)
             claim_text = claim_text.strip() if is_code else _SPACES.sub(" ", claim_text).strip()
-            is_heading = _HEADING.fullmatch(claim_text) is not None
-            claims.append(_Claim(text=claim_text, markers=leading + _numbers(body, marker), is_heading=is_heading))
+            claims.append(
+                _Claim(text=claim_text, markers=leading + _numbers(body, marker), is_heading=_is_heading(claim_text))
+            )
         before = end
     return claims
+
+
+def _is_heading(text: str) -> bool:
+    """Return whether a text is a heading, and no sentence and no negation: models write conclusions in bold."""
+    if _HEADING.fullmatch(text) is None or _SENTENCE_END.search(text):
+        return False
+    return _QUESTION.match(text) is not None or not is_negated(text)
 
 
 def _markers_below(claims: Sequence[_Claim]) -> tuple[int, ...]:
@@ -275,8 +294,8 @@ class _Checker:
     def check_heading(self, claim: _Claim, below: Sequence[int]) -> CheckedSentence:
         """Check a heading without a citation by what is cited below it.
 
-        It is supported where the cited passages have its facts, and at least half of its words, or where its words name
-        a part of any text, such as "Summary". It needs no similar unit: a heading seldom is a sentence.
+        It is supported where the cited passages have its facts, and at least half of its words, and do not contradict
+        it, or where its words name a part of any text, such as "Summary". It needs no similar unit.
         """
         cited = [self._by_index[number] for number in below if number in self._by_index]
         evidence = _join_evidence(cited)
@@ -286,8 +305,17 @@ class _Checker:
             overlap >= MIN_OVERLAP
             and not self._suspicious_reason(cited)
             and missing_fact(claim.text, evidence, StatedNumbers(evidence)) is None
+            and not self._contradict_heading(claim.text, cited)
         )
         return _verdict(claim, "supported", None, overlap) if is_supported else self.check(claim)
+
+    def _contradict_heading(self, heading: str, cited: Sequence[ContextPassage]) -> bool:
+        if _QUESTION.match(heading):
+            return False
+        similar = [quote for quote in self._compare(heading, cited)[0] if quote.score >= MIN_SIMILARITY]
+        # "Refunds" may be above what is not refunded.
+        compares_negation = _VERB.search(heading) is not None
+        return _find_contradiction(heading, similar, compares_negation=compares_negation) is not None
 
     def _suspicious_reason(self, cited: Sequence[ContextPassage]) -> str | None:
         for passage in cited:
@@ -329,22 +357,10 @@ def _join_evidence(cited: Sequence[ContextPassage]) -> str:
     )
 
 
-def _find_contradiction(claim: str, quotes: Sequence[AnswerSentence]) -> str | None:
-    """Return a message if all quotes contradict a claim, by a negation or by an antonym.
-
-    Both together say the same: what is not allowed is forbidden.
-    """
-    negated = is_negated(claim)
-    antonyms = [find_antonym(claim, quote.text) for quote in quotes]
-    contradicts = [
-        (is_negated(quote.text) != negated) != (antonym is not None)
-        for quote, antonym in zip(quotes, antonyms, strict=True)
-    ]
-    if not all(contradicts):
-        return None
-    if (antonym := next(filter(None, antonyms), None)) is not None:
-        return f"it says {antonym[0]!r}, and the cited passages {antonym[1]!r}"
-    return "it is negated, and the cited passages are not" if negated else "the cited passages negate it"
+def _find_contradiction(claim: str, quotes: Sequence[AnswerSentence], *, compares_negation: bool = True) -> str | None:
+    """Return the first message if all quotes contradict a claim."""
+    reasons = [find_contradiction(claim, quote.text, compares_negation=compares_negation) for quote in quotes]
+    return reasons[0] if reasons and None not in reasons else None
 
 
 def _verdict(

@@ -6,7 +6,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from kosmos_rag.answering.words import ENGLISH, stem
+from kosmos_rag.answering.words import ENGLISH
 from kosmos_rag.core.text import numbers
 from kosmos_rag.core.text.languages import FUNCTION_WORDS, LANGUAGES, choose_text_language
 
@@ -41,19 +41,46 @@ _NEGATION_LINES = dict(line.split(": ", 1) for line in _read_lines("negations.tx
 _COMPARISONS = tuple(_NEGATION_LINES.pop("comparison").split(", "))
 """Phrases with a word of negation that negate nothing."""
 _NEGATIONS = frozenset(word for words in _NEGATION_LINES.values() for word in words.split())
-_ANTONYMS = {
-    language: [
-        tuple(frozenset(stem(word, language) for word in side.split()) for side in pair.split(" | "))
-        for pair in pairs.split(", ")
-    ]
-    for language, _, pairs in (line.partition(": ") for line in _read_lines("antonyms.txt"))
-}
-"""Stems of words with one meaning, and of those with the opposite one, by language."""
+_OF_THE_NEXT_WORD = (
+    r"(?:(?<!\bcan )\b(?:not|never|no longer|(?!can't)\w+n't|nicht|nie|niemals)(?: (?:be|been|yet|mehr))*"
+    r"|\b(?:no|nobody|none|neither|nor|nothing)(?: \w+){0,3} (?:is|are|was|were|be|been)"
+    r"|\b(?:kein\w*|niemand|weder|noch)(?: \w+){1,3}) "
+)
+"""A negation that concerns the next word. What cannot be raised may be neither raised nor reduced."""
+
+
+class _Antonyms(NamedTuple):
+    """Patterns of words with one meaning and of those with the opposite one, plain and behind a negation."""
+
+    sides: tuple[re.Pattern[str], re.Pattern[str]]
+    negated: tuple[re.Pattern[str], re.Pattern[str]]
+    are_complementary: bool
+    """Whether what is not the one is the other: not allowed is forbidden, not high may be medium."""
+
+
+def _read_antonyms() -> Iterator[_Antonyms]:
+    """Yield the pairs of words as they are written: `optional` and `option` have one stem."""
+    for line in _read_lines("antonyms.txt"):
+        kind, _, pairs = line.casefold().partition(": ")
+        for pair in pairs.split(", "):
+            words = [side.replace(" ", "|").replace("_", " ") for side in pair.replace(" | ", "\n").split("\n")]
+            first, second = (re.compile(rf"\b(?:{side})\b") for side in words)
+            negated_first, negated_second = (re.compile(rf"{_OF_THE_NEXT_WORD}(?:{side})\b") for side in words)
+            yield _Antonyms((first, second), (negated_first, negated_second), kind.endswith(" complementary"))
+
+
+_ANTONYMS = tuple(_read_antonyms())
 _DIGITS = rf"(?<![\w.,])(?<!\d[:'\u2019\u00a0\u202f]){numbers.NUMBER}(?::{numbers.NUMBER})*"
 """A search begins once in a run of digits and signs: the time of a long one would be quadratic."""
 _DAY = r"(?<![\w.])\d{4}-\d\d-\d\d(?!\d)"
 _SPACED_GROUPS = re.compile(r"(?<![\w.,:'\u2019\u00a0\u202f-])[1-9]\d{0,2}(?: \d{3})+(?![\w:'\u2019]|[.,]\d{3}(?!\d))")
 """1 000 000 as Swiss, French or SI texts write it."""
+_LABELLED = re.compile(
+    r"\b(?i:article|chapter|day|figure|item|level|line|number|page|part|phase|room|row|section|step|table|version|week"
+    r"|abbildung|abschnitt|artikel|kapitel|linie|nummer|raum|schritt|seite|stufe|tabelle|tag|teil|woche|zeile)"
+    r" \d{1,3}(?= \d{3})"
+)
+"""Chapter 3 200 pages long: a number that may end before the space."""
 _LEADING_ZERO = re.compile(r"(?<![\d.])0+(?=\d)")
 _VERSION = re.compile(r"(?<!\w)([A-Z]\w*|[Vv]ersions?|[Rr]eleases?) (\d+\.\d+)(?!\w|[.,]\d)")
 """3.10 is not 3.1 in Python 3.10, and is in EUR 3.10."""
@@ -109,10 +136,15 @@ class StatedNumbers:
         The result is None where there is none. Numbers are equal that are written alike or have one value: 1,850 and
         1 850 are 1850, 3.50 is 3.5, 02:30 is 2:30, and three is 3.
         """
-        for number, value in _iterate_numbers(_join_groups(claim), _find_language(claim, self.language)):
+        language = _find_language(claim, self.language)
+        texts = dict.fromkeys((_join_groups(claim), _join_groups(_LABELLED.sub(r"\g<0>,", claim))))
+        missing = [next(self._iterate_missing(text, language), None) for text in texts]
+        return missing[0] if None not in missing else None
+
+    def _iterate_missing(self, text: str, language: str) -> Iterator[str]:
+        for number, value in _iterate_numbers(text, language):
             if number not in self._spellings and value not in self._values:
-                return number
-        return None
+                yield number
 
     def find_other_unit(self, claim: str) -> str | None:
         """Return a quantity of the claim whose number has only other units in the evidence.
@@ -170,20 +202,33 @@ def is_negated(text: str) -> bool:
     return any(word in _NEGATIONS or word.endswith("n't") for word in _words(text))
 
 
-def find_antonym(claim: str, evidence: str) -> tuple[str, str] | None:
-    """Return a word of a claim, and one of the evidence with the opposite meaning.
+def find_contradiction(claim: str, evidence: str, *, compares_negation: bool = True) -> str | None:
+    """Return a message if a claim and its evidence differ by a negation or an antonym.
 
-    The words are English or German. The result is None where there is none, or where a text has both meanings.
+    The words are English or German. An antonym whose negation concerns it says the same: what is not allowed is
+    forbidden. A text with both meanings has no antonym.
+
+    Args:
+        compares_negation: Whether a claim without a negation contradicts evidence that has one.
     """
-    claim_words, evidence_words = _words(claim), _words(evidence)
-    for language, pairs in _ANTONYMS.items():
-        by_stem = [{stem(word, language): word for word in words} for words in (claim_words, evidence_words)]
-        for pair in pairs:
-            for side, opposite in (pair, pair[::-1]):
-                of_claim, of_evidence = (words.keys() & (side | opposite) for words in by_stem)
-                if of_claim and of_claim <= side and of_evidence and of_evidence <= opposite:
-                    return by_stem[0][min(of_claim)], by_stem[1][min(of_evidence)]
-    return None
+    claim_words, evidence_words = " ".join(_words(claim)), " ".join(_words(evidence))
+    agrees = False
+    for pair in _ANTONYMS:
+        said, found = ([side.search(words) for side in pair.sides] for words in (claim_words, evidence_words))
+        for at, opposite in ((0, 1), (1, 0)):
+            word, other = said[at], found[opposite]
+            if word is None or other is None or said[opposite] or found[at]:
+                continue
+            claim_negates = pair.negated[at].search(claim_words) is not None
+            evidence_negates = pair.negated[opposite].search(evidence_words) is not None
+            # What falls does not rise. What does not rise may stay as it is.
+            if claim_negates == evidence_negates or not (claim_negates or pair.are_complementary):
+                return f"it says {word[0]!r}, and the cited passages {other[0]!r}"
+            agrees = True
+    negated = is_negated(claim)
+    if agrees or not compares_negation or is_negated(evidence) == negated:
+        return None
+    return "it is negated, and the cited passages are not" if negated else "the cited passages negate it"
 
 
 def _words(text: str) -> list[str]:

@@ -8,7 +8,7 @@ import pytest
 from kosmos_rag.answering import claims
 from kosmos_rag.answering.abstention import REFUSAL
 from kosmos_rag.answering.citation_check import check_citations, missing_fact
-from kosmos_rag.answering.claims import StatedNumbers, find_antonym, is_negated
+from kosmos_rag.answering.claims import StatedNumbers, find_contradiction, is_negated
 from kosmos_rag.answering.compose import render, sentence
 from kosmos_rag.answering.evidence import score_evidence
 from kosmos_rag.answering.scorers import EmbeddingScorer
@@ -162,6 +162,10 @@ def test_find_other_unit__names_a_number_in_another_unit(claim: str, evidence: s
         ("It has 1 000 000 rows.", "It has 1 000 rows, and 000 is a code.", "1\u00a0000\u00a0000"),
         ("It has 100 seats.", "Room 5 100 seats", None),
         ("It began in 2024 with 300.", "In 2024 300 people began.", None),
+        ("In chapter 3 200 pages are listed.", "Chapter 3 lists 200 pages.", None),
+        ("By line 12 450 riders travel.", "450 riders travel by line 12.", None),
+        ("In chapter 3 250 pages are listed.", "Chapter 3 lists 200 pages.", "3\u00a0250"),
+        ("It costs 3 200 euros.", "It costs 3 euros for 200 pages.", "3\u00a0200"),
     ],
 )
 def test_find_missing_number__compares_values(claim: str, evidence: str, number: str | None) -> None:
@@ -236,15 +240,48 @@ def test_is_negated__reads_words_and_no_comparisons(text: str, negated: bool) ->
         ("It increases latency.", "It lowers latency.", ("increases", "lowers")),
         ("Hunde sind erlaubt.", "Hunde sind verboten.", ("erlaubt", "verboten")),
         ("Die Miete steigt.", "Die Miete sinkt.", ("steigt", "sinkt")),
-        ("It takes at most 5 days.", "It takes at least 5 days.", ("most", "least")),
-        ("Logins are enabled.", "Logins can be enabled or disabled.", None),
-        ("It takes five days.", "It takes no more than five days.", None),
+        ("Das ist unzul\u00e4ssig.", "Das ist zul\u00e4ssig.", ("unzul\u00e4ssig", "zul\u00e4ssig")),
+        ("It takes at most 5 days.", "It takes at least 5 days.", ("at most", "at least")),
+        ("Admins cannot delete public files.", "Admins can delete private files.", ("public", "private")),
+        ("You cannot increase the limit.", "You can reduce the limit.", ("increase", "reduce")),
+        ("The limit is reduced.", "The limit is not increased.", ("reduced", "increased")),
+        ("Dogs are not allowed.", "Dogs are not forbidden.", ("allowed", "forbidden")),
+        ("No public files are deleted.", "Private files are deleted.", ("public", "private")),
     ],
 )
-def test_find_antonym__names_words_of_opposite_meanings(
-    claim: str, evidence: str, words: tuple[str, str] | None
+def test_find_contradiction__names_words_of_opposite_meanings(
+    claim: str, evidence: str, words: tuple[str, str]
 ) -> None:
-    assert find_antonym(claim, evidence) == words
+    said, found = words
+    assert find_contradiction(claim, evidence) == f"it says {said!r}, and the cited passages {found!r}"
+
+
+@pytest.mark.parametrize(
+    ("claim", "evidence"),
+    [
+        ("Logins are enabled.", "Logins can be enabled or disabled."),
+        ("It takes five days.", "It takes no more than five days."),
+        ("The parameter is required.", "The option must be given."),
+        ("It is important.", "It is for the export."),
+        ("The publication takes two days.", "Confidential drafts are published in two days."),
+        ("The success is clear.", "It failed three successive times."),
+        ("A report is approved before it is published.", "A report is published after it is approved."),
+        ("Bob bought the house from Alice.", "Alice sold the house to Bob."),
+        ("Plan A is more expensive than plan B.", "Plan B costs less than plan A."),
+        ("The minimum age is 16.", "Most courses admit people from the age of 16."),
+        ("Keep it short.", "It may be as long as five lines."),
+        ("The rate was raised to 5 %.", "The rate, lower in 2023, is 5 %."),
+        ("A name is not optional.", "A name is required."),
+        ("The office does not allow dogs.", "Dogs are forbidden in the office."),
+        ("No dogs are allowed.", "Dogs are forbidden."),
+        ("Dogs are forbidden.", "Dogs aren\u2019t allowed, without exception."),
+        ("Hunde sind verboten.", "Es sind keine Hunde erlaubt."),
+        ("MRR does not rise.", "MRR falls."),
+        ("Accounts that are not active are deleted.", "Inactive accounts are deleted."),
+    ],
+)
+def test_find_contradiction__passes_what_says_the_same(claim: str, evidence: str) -> None:
+    assert find_contradiction(claim, evidence) is None
 
 
 def test_check__refuses_an_antonym_unless_it_is_negated() -> None:
@@ -285,6 +322,42 @@ TRUE = "A trial is free for 14 days. [1]"
 def test_check__flags_headings_and_heads_of_tables_that_cite_nothing(text: str, message: str) -> None:
     (problem,) = _check(text).problems
     assert (problem.verdict, problem.text) == ("uncited", message)
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "**Refunds are not allowed within 30 days.**",
+        "**Refunds are not allowed within 30 days**",
+        "**Refunds are forbidden within 30 days.**",
+        "**Refunds are forbidden within 30 days**",
+        "**Refunds are allowed within 30 days.**",
+        "**Refunds of fees are allowed**",
+        "# No refunds within 30 days",
+    ],
+)
+def test_check__flags_statements_in_the_form_of_a_heading(head: str) -> None:
+    refunds = passage(
+        "Refunds are allowed within 30 days of the purchase.\n\nRefunds of fees are not allowed.", section="Refunds"
+    )
+    report = check_citations(
+        f"{head}\n\nRefunds are allowed within 30 days of the purchase. [1]",
+        [refunds],
+        embedder=HashingEmbedder(dimensions=512),
+        citation_format="[{index}]",
+    )
+    assert [(problem.verdict, problem.text) for problem in report.problems] == [("uncited", head)]
+
+
+def test_check__supports_headings_above_what_is_not_allowed() -> None:
+    for head in ("# Refunds of fees", "# Are refunds of fees allowed?", "# Why are refunds of fees not allowed?"):
+        report = check_citations(
+            f"{head}\n\nRefunds of fees are not allowed. [1]",
+            [passage("Refunds of fees are not allowed.", section="Refunds")],
+            embedder=HashingEmbedder(dimensions=512),
+            citation_format="[{index}]",
+        )
+        assert report.supported, report.problems
 
 
 def test_check__supports_headings_in_words_of_what_is_cited_below() -> None:
