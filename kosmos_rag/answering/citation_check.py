@@ -209,7 +209,10 @@ def _claims(text: str, marker: re.Pattern[str]) -> list[_Claim]:
 
 
 def _is_heading(text: str) -> bool:
-    """Return whether a text is a heading, and no sentence and no negation: models write conclusions in bold."""
+    """Return whether a text is a heading, and no sentence or negation.
+
+    Language models write conclusions in bold.
+    """
     if _HEADING.fullmatch(text) is None or _SENTENCE_END.search(text):
         return False
     return _QUESTION.match(text) is not None or not is_negated(text)

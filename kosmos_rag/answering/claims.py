@@ -49,24 +49,34 @@ _OF_THE_NEXT_WORD = (
 """A negation that concerns the next word. What cannot be raised may be neither raised nor reduced."""
 
 
-class _Antonyms(NamedTuple):
-    """Patterns of words with one meaning and of those with the opposite one, plain and behind a negation."""
+class _Antonym(NamedTuple):
+    """Patterns of words with one meaning, and of words with the opposite one."""
 
-    sides: tuple[re.Pattern[str], re.Pattern[str]]
-    negated: tuple[re.Pattern[str], re.Pattern[str]]
-    are_complementary: bool
+    word: re.Pattern[str]
+    opposite: re.Pattern[str]
+    negated_word: re.Pattern[str]
+    negated_opposite: re.Pattern[str]
+    is_complementary: bool
     """Whether what is not the one is the other: not allowed is forbidden, not high may be medium."""
 
 
-def _read_antonyms() -> Iterator[_Antonyms]:
-    """Yield the pairs of words as they are written: `optional` and `option` have one stem."""
+def _read_antonyms() -> Iterator[_Antonym]:
+    """Yield both directions of each pair.
+
+    The words are as they are written: `optional` and `option` have one stem.
+    """
     for line in _read_lines("antonyms.txt"):
         kind, _, pairs = line.casefold().partition(": ")
         for pair in pairs.split(", "):
-            words = [side.replace(" ", "|").replace("_", " ") for side in pair.replace(" | ", "\n").split("\n")]
-            first, second = (re.compile(rf"\b(?:{side})\b") for side in words)
-            negated_first, negated_second = (re.compile(rf"{_OF_THE_NEXT_WORD}(?:{side})\b") for side in words)
-            yield _Antonyms((first, second), (negated_first, negated_second), kind.endswith(" complementary"))
+            sides = [side.replace(" ", "|").replace("_", " ") for side in pair.split(" | ")]
+            for word, opposite in (sides, sides[::-1]):
+                yield _Antonym(
+                    word=re.compile(rf"\b(?:{word})\b"),
+                    opposite=re.compile(rf"\b(?:{opposite})\b"),
+                    negated_word=re.compile(rf"{_OF_THE_NEXT_WORD}(?:{word})\b"),
+                    negated_opposite=re.compile(rf"{_OF_THE_NEXT_WORD}(?:{opposite})\b"),
+                    is_complementary=kind.endswith(" complementary"),
+                )
 
 
 _ANTONYMS = tuple(_read_antonyms())
@@ -214,17 +224,15 @@ def find_contradiction(claim: str, evidence: str, *, compares_negation: bool = T
     claim_words, evidence_words = " ".join(_words(claim)), " ".join(_words(evidence))
     agrees = False
     for pair in _ANTONYMS:
-        said, found = ([side.search(words) for side in pair.sides] for words in (claim_words, evidence_words))
-        for at, opposite in ((0, 1), (1, 0)):
-            word, other = said[at], found[opposite]
-            if word is None or other is None or said[opposite] or found[at]:
-                continue
-            claim_negates = pair.negated[at].search(claim_words) is not None
-            evidence_negates = pair.negated[opposite].search(evidence_words) is not None
-            # What falls does not rise. What does not rise may stay as it is.
-            if claim_negates == evidence_negates or not (claim_negates or pair.are_complementary):
-                return f"it says {word[0]!r}, and the cited passages {other[0]!r}"
-            agrees = True
+        word, opposite = pair.word.search(claim_words), pair.opposite.search(evidence_words)
+        if word is None or opposite is None or pair.opposite.search(claim_words) or pair.word.search(evidence_words):
+            continue
+        claim_negates = pair.negated_word.search(claim_words) is not None
+        evidence_negates = pair.negated_opposite.search(evidence_words) is not None
+        # What falls does not rise. What does not rise may stay as it is.
+        if claim_negates == evidence_negates or not (claim_negates or pair.is_complementary):
+            return f"it says {word[0]!r}, and the cited passages {opposite[0]!r}"
+        agrees = True
     negated = is_negated(claim)
     if agrees or not compares_negation or is_negated(evidence) == negated:
         return None

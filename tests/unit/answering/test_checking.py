@@ -252,8 +252,7 @@ def test_is_negated__reads_words_and_no_comparisons(text: str, negated: bool) ->
 def test_find_contradiction__names_words_of_opposite_meanings(
     claim: str, evidence: str, words: tuple[str, str]
 ) -> None:
-    said, found = words
-    assert find_contradiction(claim, evidence) == f"it says {said!r}, and the cited passages {found!r}"
+    assert find_contradiction(claim, evidence) == "it says {!r}, and the cited passages {!r}".format(*words)
 
 
 @pytest.mark.parametrize(
