@@ -143,7 +143,7 @@ class Fetcher:
             name: value for name, value in (("If-None-Match", etag), ("If-Modified-Since", modified)) if value
         }
 
-        def read(response: HTTPResponse, at: str, until: float) -> Response | None:
+        def read(response: HTTPResponse, at: str) -> Response | None:
             if response.status == _UNCHANGED:
                 return None
             if response.headers.get("content-encoding", "identity").lower() != "identity":
@@ -152,7 +152,7 @@ class Fetcher:
                 )
             return Response(
                 url=at,
-                body=self._read_body(response, url, until),
+                body=self._read_body(response, url),
                 media_type=response.headers.get("content-type", "").partition(";")[0].strip().lower(),
                 etag=response.headers.get("etag", ""),
                 modified=response.headers.get("last-modified", ""),
@@ -168,7 +168,7 @@ class Fetcher:
         The result is None if its server sends neither.
         """
 
-        def read(response: HTTPResponse, _at: str, _until: float) -> tuple[str, str] | None:
+        def read(response: HTTPResponse, _at: str) -> tuple[str, str] | None:
             values = response.headers.get("etag", ""), response.headers.get("last-modified", "")
             return values if any(values) else None
 
@@ -212,7 +212,7 @@ class Fetcher:
             headers = {**self._headers, "Content-Type": "application/json"}
             with connections.send("POST", url, until, headers, body) as response:
                 _require_success(url, response.status, response.headers.get("retry-after", ""))
-                return self._read_body(response, url, until)
+                return self._read_body(response, url)
 
         return self._run_with_timeout(url, send)
 
@@ -226,12 +226,12 @@ class Fetcher:
 
         def send(until: float, connections: HostConnections) -> tuple[int, bytes]:
             with connections.send("POST", url, until, headers, form) as response:
-                return response.status, self._read_body(response, url, until)
+                return response.status, self._read_body(response, url)
 
         return self._run_with_timeout(url, send)
 
-    def _read_body(self, response: HTTPResponse, url: str, until: float) -> bytes:
-        return read_limited(_read_blocks(response, until), url, max_bytes=self._max_bytes)
+    def _read_body(self, response: HTTPResponse, url: str) -> bytes:
+        return read_limited(_read_blocks(response), url, max_bytes=self._max_bytes)
 
     def _run_with_timeout(self, url: str, work: Callable[[float, HostConnections], _T]) -> _T:
         """Run a function in a thread with a total timeout.
@@ -252,7 +252,6 @@ class Fetcher:
         try:
             return future.result(timeout=self._settings.timeout_s)
         except TimeoutError as error:
-            connections.close()
             limit = f"{self._settings.timeout_s:g} s"
             raise SourceError(
                 "unavailable", f"{url} did not answer within {limit}; raise {self._section}.timeout_s"
@@ -270,20 +269,33 @@ class Fetcher:
         method: str,
         url: str,
         until: float,
-        read: Callable[[HTTPResponse, str, float], _T],
+        read: Callable[[HTTPResponse, str], _T],
         conditions: Mapping[str, str] = MappingProxyType({}),
     ) -> _T:
-        """Send a request, follow redirects with all checks, and read the response."""
+        """Send a request, follow redirects with all checks, and read the response.
+
+        Cookies of a redirect are sent to where they belong until its end: many pages ask for one before they answer.
+        """
+        import httpx
+
+        cookies = httpx.Cookies()
         at = place = url  # messages name the place: the address after a redirect may have a signature
         for _ in range(MAX_REDIRECTS + 1):
             headers = self._headers if at == url or _origin(at) == _origin(url) else {}
+            request = httpx.Request(method, at)
+            cookies.set_cookie_header(request)
+            if "cookie" in request.headers:
+                headers = {"Cookie": request.headers["cookie"], **headers}
             with connections.send(method, at, until, {**headers, **conditions}) as response:
                 if response.status == _UNCHANGED and conditions:
-                    return read(response, at, until)
+                    return read(response, at)
                 if response.status not in _REDIRECTS or "location" not in response.headers:
                     _require_success(place, response.status, response.headers.get("retry-after", ""))
-                    return read(response, at, until)
-                following = _redirect_target(at, place, response.headers["location"])
+                    return read(response, at)
+                following = _redirect_target(at, place, _decode(response.headers["location"]))
+                lines = response.headers.get_all("set-cookie", [])
+                set_cookies = [(b"set-cookie", line.encode("latin-1")) for line in lines]
+                cookies.extract_cookies(httpx.Response(response.status, headers=set_cookies, request=request))
             target = _without_query(following)
             if at.startswith("https:") and not following.startswith("https:"):
                 raise SourceError("refused", f"{place} leads from https to {target}; give the address it should have")
@@ -331,6 +343,14 @@ def _without_query(url: str) -> str:
     return urlsplit(url)._replace(query="", fragment="").geturl()
 
 
+def _decode(value: str) -> str:
+    """Return a header of UTF-8, which the HTTP library reads as Latin-1."""
+    try:
+        return value.encode("latin-1").decode()
+    except UnicodeDecodeError:
+        return value
+
+
 def _redirect_target(at: str, place: str, location: str) -> str:
     """Return the address that a response leads to.
 
@@ -367,10 +387,8 @@ def _require_success(url: str, status: int, retry_after: str) -> None:
     raise StatusError(code, message, status=status, retry_after=retry_after)
 
 
-def _read_blocks(response: HTTPResponse, until: float) -> Iterator[bytes]:
+def _read_blocks(response: HTTPResponse) -> Iterator[bytes]:
     while block := response.read1(_BLOCK_BYTES):
-        if time.monotonic() > until:
-            raise TimeoutError
         yield block
     if response.length:
         raise IncompleteRead(b"", response.length)

@@ -2,6 +2,7 @@
 
 import socket
 import ssl
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from kosmos_rag.core.config import IngestionSettings, UrlSettings
 from kosmos_rag.core.errors import SourceError
+from kosmos_rag.ingestion.sources.fetching import Fetcher
 from kosmos_rag.ingestion.sources.listing import Entry
 from kosmos_rag.ingestion.sources.registry import create_source
 from tests.certificates import create_certificate
@@ -287,6 +289,137 @@ def test_connection__that_breaks_off_does_not_end_a_listing(server: Server, open
     assert [entry.etag is not None for entry in listing] == [False, True]
 
 
+def test_connection__whose_server_says_that_it_waited_too_long_is_replaced(
+    server: Server, ingestion: IngestionSettings
+) -> None:
+    timed_out = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\n\r\n"
+    reply, counts = _answer_as_said(_MARKED + b"requested", timed_out)
+    server.replies = {"/a": reply, "/b": reply}
+    with Fetcher(ingestion.urls, max_bytes=100).keep_connections() as fetcher:
+        assert [fetcher.fetch(server.url(path)) for path in server.replies] == [b"requested"] * 2
+    assert counts == [2, 1]
+
+
+def test_what_is_sent_without_a_request__is_no_response(server: Server, ingestion: IngestionSettings) -> None:
+    late = threading.Event()
+
+    def reply(handler: Handler) -> None:
+        handler.wfile.write(_MARKED + b"requested")
+        time.sleep(0.1)  # else it would be received with the response
+        handler.wfile.write(_MARKED + b"of nobody")
+        late.set()
+        handler.rfile.readline()
+
+    server.replies = {"/a": reply, "/b": answers(200, b"second")}
+    with Fetcher(ingestion.urls, max_bytes=100).keep_connections() as fetcher:
+        assert fetcher.fetch(server.url("/a")) == b"requested"
+        assert late.wait(5)
+        assert fetcher.fetch(server.url("/b")) == b"second"
+
+
+@pytest.mark.parametrize("status", [100, 102, 103])
+def test_announcement__of_a_response_is_not_the_response(
+    status: int, server: Server, ingestion: IngestionSettings
+) -> None:
+    def reply(handler: Handler) -> None:
+        handler.wfile.write(b"HTTP/1.1 %d Soon\r\nLink: </s.css>\r\n\r\n" % status * 2)
+        time.sleep(0.05)
+        body = handler.path.encode()
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        handler.close_connection = False
+
+    server.replies = dict.fromkeys(("/a", "/b", "/c"), reply)
+    with Fetcher(ingestion.urls, max_bytes=100).keep_connections() as fetcher:
+        for path in server.replies:
+            assert fetcher.fetch(server.url(path)) == path.encode()
+
+
+def test_connection__that_changed_its_protocol_is_not_kept(server: Server, opened: Any) -> None:
+    reply, counts = _answer_as_said(b"HTTP/1.1 101 Switching Protocols\r\n\r\n", _MARKED)
+    server.replies = {"/a": reply, "/b": reply}
+    list(opened(kind="urls", urls=[server.url("/a"), server.url("/b")]).listing())
+    assert counts == [1, 1, 1, 1]  # HEAD and GET of each
+
+
+def test_connection__of_a_request_without_answer_is_not_that_of_the_next(
+    server: Server, ingestion: IngestionSettings
+) -> None:
+    """The thread of a request that was given up must not end the request after it."""
+
+    def dripping(handler: Handler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 10\r\n\r\n")
+        time.sleep(0.8)
+        handler.wfile.write(b"x")
+        server.closing.wait(5)
+
+    def late(handler: Handler) -> None:
+        time.sleep(0.9)
+        handler.send(200, b"late")
+
+    server.replies = {"/a": dripping, "/b": late}
+    settings = ingestion.urls.model_copy(update={"timeout_s": 1.0})
+    with Fetcher(settings, max_bytes=100).keep_connections() as fetcher:
+        with pytest.raises(SourceError):
+            fetcher.fetch(server.url("/a"))
+        assert fetcher.fetch(server.url("/b")) == b"late"
+
+
+@pytest.mark.parametrize("rest", [b"1\r\nx\r\n0\r\n", b""], ids=["trailers", "size of a chunk"])
+def test_chunks__without_end_end_with_the_time(rest: bytes, server: Server, ingestion: IngestionSettings) -> None:
+    hung_up = threading.Event()
+
+    def endless(handler: Handler) -> None:
+        handler.wfile.write(b"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n" + rest)
+        try:
+            while not server.closing.wait(0.02):
+                handler.wfile.write(b"X: y\r\n" if rest else b"0")
+        except OSError:
+            hung_up.set()
+
+    server.replies["/a"] = endless
+    settings = ingestion.urls.model_copy(update={"timeout_s": 0.3})
+    with pytest.raises(SourceError):
+        Fetcher(settings, max_bytes=100).fetch(server.url("/a"))
+    assert hung_up.wait(5)
+
+
+def test_connections__that_are_kept_are_those_used_last(server: Server, ingestion: IngestionSettings) -> None:
+    """A listing of many hosts would take the last descriptor of the process."""
+    reply, counts = _answer_as_said(*[_MARKED + b"x" * 9] * 3)
+    server.replies["/"] = reply
+    hosts = [f"h{number}.example.org" for number in range(9)]
+    with pytest.MonkeyPatch.context() as patched:
+        _names(patched, {host: ["127.0.0.1"] for host in hosts})
+        with Fetcher(ingestion.urls, max_bytes=100).keep_connections() as fetcher:
+            for host in (*hosts, *reversed(hosts[1:])):
+                fetcher.fetch(f"http://{host}:{server.port}/")
+            assert len(counts) == 9
+            fetcher.fetch(f"http://{hosts[0]}:{server.port}/")
+            assert len(counts) == 10
+
+
+def test_redirect__in_utf8_is_followed(server: Server, ingestion: IngestionSettings) -> None:
+    moved = "HTTP/1.1 301 Moved\r\nLocation: /Über\r\nContent-Length: 0\r\n\r\n"
+    server.replies["/a"] = _answer_as_said(moved.encode())[0]
+    server.replies["/%C3%9Cber"] = answers(200, b"about")
+    assert _load(server.url("/a"), ingestion) == b"about"
+
+
+def test_cookie__of_a_redirect_is_sent_to_its_host_only(
+    server: Server, ingestion: IngestionSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _names(monkeypatch, {"docs.example.org": ["127.0.0.1"]})
+
+    def reply(handler: Handler) -> None:
+        if handler.headers["Cookie"] == "seen=1":
+            handler.send(302, Location=f"http://docs.example.org:{server.port}/b")
+        else:
+            handler.send(302, Location="/a", Set_Cookie="seen=1; Path=/")
+
+    server.replies = {"/a": reply, "/b": lambda handler: handler.send(200, str(handler.headers["Cookie"]).encode())}
+    assert _load(server.url("/a"), ingestion) == b"None"
+
+
 def test_requests__name_their_client(server: Server, ingestion: IngestionSettings) -> None:
     server.replies["/a"] = lambda handler: handler.send(200, handler.headers["User-Agent"].encode())
     assert _load(server.url("/a"), ingestion) == b"kosmos-rag"
@@ -329,6 +462,18 @@ def test_https__is_checked_for_the_name_and_not_for_the_address(
     error = _refusal(f"https://other.example.org:{https.port}/a", ingestion)
     assert error.code == "unavailable"
     assert "CERTIFICATE_VERIFY_FAILED" in str(error)
+
+
+def test_https__without_authorities_sends_nothing(
+    server: Server, ingestion: IngestionSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "/nonexistent/authorities.pem")
+    server.replies = {"/a": answers(200, b"plain"), "/b": answers(200, b"plain")}
+    with Fetcher(ingestion.urls, max_bytes=100, headers={"Authorization": "s3cret"}).keep_connections() as fetcher:
+        for path in server.replies:
+            with pytest.raises(SourceError):
+                fetcher.fetch(f"https://127.0.0.1:{server.port}{path}")
+    assert server.requests == []
 
 
 def test_https__leads_to_no_http(
