@@ -29,7 +29,11 @@ _CODE = re.compile(
     re.VERBOSE,
 )
 """They may overlap: error E-102 is a code of "error", and 102 one of "E". A letter after a number is often a unit."""
-_BOUND = re.compile(r"\b(?:above|after|before|below|from|since|until|ab|nach|seit|vor)\s+", re.IGNORECASE)
+_BOUND = re.compile(
+    r"\b(?:above|after|at (?:least|most)|before|below|from|(?:max|min)imum of|since|until|up to"
+    r"|ab|h\u00f6chstens|mindestens|nach|seit|vor)\s+",
+    re.IGNORECASE,
+)
 _WORDS_OF_ONE_LETTER = frozenset("aeiouy")
 """Articles, conjunctions and pronouns of some language."""
 

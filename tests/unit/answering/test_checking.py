@@ -244,6 +244,8 @@ def test_is_negated__reads_words_and_no_comparisons(text: str, negated: bool) ->
         ("It takes at most 5 days.", "It takes at least 5 days.", ("at most", "at least")),
         ("Admins cannot delete public files.", "Admins can delete private files.", ("public", "private")),
         ("You cannot increase the limit.", "You can reduce the limit.", ("increase", "reduce")),
+        ("You can not increase the limit.", "You can reduce the limit.", ("increase", "reduce")),
+        ("You can't increase the limit.", "You can reduce the limit.", ("increase", "reduce")),
         ("The limit is reduced.", "The limit is not increased.", ("reduced", "increased")),
         ("Dogs are not allowed.", "Dogs are not forbidden.", ("allowed", "forbidden")),
         ("No public files are deleted.", "Private files are deleted.", ("public", "private")),

@@ -27,6 +27,8 @@ from tests.unit.answering.passages import passage
         ("What was the revenue in Q2?", "The revenue of Q3 was high.", True),
         ("What was the revenue in Q2?", "The revenue has grown since Q1.", False),
         ("Is size L enough?", "Size M or larger is enough.", False),
+        ("Is grade B enough?", "At least grade C is needed.", False),
+        ("Is grade B enough?", "A minimum of grade C is needed.", False),
         ("Is class D safe?", "All above class C are safe.", False),
         ("Can I use Python 3.12?", "Python 3.10 or newer is required.", False),
         ("Can I use version v3?", "Version v2 or newer is required.", False),
