@@ -29,8 +29,13 @@ _MAX_PADDING = 10_000
 """Characters that `lpad` may make."""
 _MAX_GROWTH = 1_000
 """How many times as long a text may become by replacements in replacements."""
-_COLUMN_GROWTH = 100
-"""How many times as long a text may become where each place gets the value of a column, whose length nobody knows."""
+_COLUMN_GROWTH = 10
+"""How many times as long a text may become where each place gets the value of a column, whose length nobody knows.
+
+It counts again for each place of the call that has this column: texts put into themselves grow fastest.
+"""
+_COLLECTION = re.compile("agg|group")
+"""In the names of functions that make one value of many rows."""
 
 _TYPES = frozenset(
     (
@@ -186,27 +191,35 @@ def _check_sizes(tree: "exp.Query", values: Mapping[str, Any]) -> None:
         if length is None or not str(length).isdigit() or int(length) > _MAX_PADDING:
             raise QueryRefused("size", one_line(f"{node.sql()}: pad to a number up to {_MAX_PADDING}"))
     growing: tuple[type[exp.Expression], ...] = (exp.Replace, exp.RegexpReplace, exp.ArrayToString)
+    growths = {id(call): _measure_growth(call, values) for call in tree.find_all(*growing)}
     for call in tree.find_all(*growing):
-        growth, outer = _measure_growth(call, values), call.find_ancestor(*growing)
+        growth, outer = growths[id(call)], call.find_ancestor(*growing)
         while outer is not None and growth <= _MAX_GROWTH:
-            growth *= _measure_growth(outer, values)
+            growth *= growths[id(outer)]
             outer = outer.find_ancestor(*growing)
         if growth > _MAX_GROWTH:
             raise QueryRefused("size", one_line(f"{call.sql()} may become too long: replace by shorter texts"))
 
 
-def _measure_growth(node: "exp.Expression", values: Mapping[str, Any]) -> int:
+def _measure_growth(call: "exp.Expression", values: Mapping[str, Any]) -> int:
     """Return how many times as long a text may become by a replacement."""
     from sqlglot import exp
 
-    text = node.expression if isinstance(node, exp.ArrayToString) else node.args.get("replacement")
-    if text is None:
-        return 1
-    if isinstance(text, exp.Column):
-        return _COLUMN_GROWTH
-    if isinstance(text, exp.Placeholder):
-        return max(1, len(str(values.get(text.name))))
-    return max(1, len(text.name)) if text.is_string else _MAX_GROWTH + 1
+    parts = ("expression", "null") if isinstance(call, exp.ArrayToString) else ("replacement",)
+    length = 0
+    for node in (node for part in parts if (text := call.args.get(part)) is not None for node in text.walk()):
+        if isinstance(node, exp.Pad):
+            size = node.expression
+            length += int(values[size.name] if isinstance(size, exp.Placeholder) else size.name)
+        elif isinstance(node, exp.Placeholder):
+            length += len(str(values[node.name]))
+        elif isinstance(node, exp.Column):
+            length += _COLUMN_GROWTH ** sum(column.name == node.name for column in call.find_all(exp.Column))
+        elif isinstance(node, exp.Func) and _COLLECTION.search(f"{node.key} {node.name}".lower()):
+            return _MAX_GROWTH + 1
+        elif node.is_string:
+            length += len(node.name)
+    return max(1, length)
 
 
 def _check_parameter_names(tree: "exp.Query") -> None:
