@@ -42,21 +42,21 @@ def test_lap__of_a_stage_that_runs_again_adds_up(clock: list[float]) -> None:
     assert timer.timings_ms() == pytest.approx({"plan": 8, "dense": 8, "total": 16})
 
 
-def test_server_lap__is_between_its_readings_and_the_rest_is_of_the_next(clock: list[float]) -> None:
+def test_lap__leaves_the_seconds_of_the_next_stage_to_it(clock: list[float]) -> None:
     timer = start_timer()
     clock[0] += 0.100
-    timer.record("dense", 0.030)
+    timer.record("dense", next_s=0.070)
     clock[0] += 0.005
     timer.record("lexical")
     assert tuple(timer.durations_ms) == ("dense", "lexical")
     assert timer.timings_ms() == pytest.approx({"dense": 30, "lexical": 75, "total": 105})
 
 
-def test_server_lap__of_two_rounds_adds_up_to_the_total(clock: list[float]) -> None:
+def test_lap__of_two_rounds_adds_up_to_the_total(clock: list[float]) -> None:
     timer = start_timer()
     for _ in range(2):
         clock[0] += 0.050
-        timer.record("dense", 0.010)
+        timer.record("dense", next_s=0.040)
         timer.record("lexical")
         clock[0] += 0.001
         timer.record("dense")
