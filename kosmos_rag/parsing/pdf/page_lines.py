@@ -142,15 +142,21 @@ def resolve_hyphens(pages: Sequence[PageLines]) -> None:
 
     A word has its own hyphen before a capital or a digit, and if the document writes it with a hyphen elsewhere.
     """
-    if not any(line.divided for page in pages for line in page.lines):
+    lines = [line for page in pages for line in page.lines]
+    if not any(line.divided for line in lines):
         return
-    words = {word.strip(_PUNCTUATION) for page in pages for line in page.lines for word in line.text.split()}
+    words = {word.strip(_PUNCTUATION) for line in lines for word in line.text.split()}
     after: dict[int, Line] = {}
     following_of_size: dict[float, Line] = {}
-    for line in reversed([line for page in pages for line in page.lines]):
-        # A footnote may be between the two lines of a word.
-        if line.size in following_of_size:
-            after[id(line)] = following_of_size[line.size]
+    """The next line of each size, the nearest one last."""
+    for line in reversed(lines):
+        if line.divided:
+            # A footnote may be between the two lines of a word, and lines of a scan differ a little in size.
+            for size, next_line in reversed(following_of_size.items()):
+                if line.size / LARGER <= size <= line.size * LARGER:
+                    after[id(line)] = next_line
+                    break
+        following_of_size.pop(line.size, None)
         following_of_size[line.size] = line
     for page in pages:
         for index, item in enumerate(page.items):

@@ -366,6 +366,14 @@ def test_parse_pdf__a_footnote_is_between_the_parts_of_a_divided_word() -> None:
     assert "has the information that each reader needs." in drawing.parse().text
 
 
+def test_parse_pdf__a_divided_word_goes_on_in_a_line_of_nearly_its_size() -> None:
+    drawing = Drawing()
+    drawing.page()
+    for row, (text, size) in enumerate((("The whole manage-", 10.2), ("ment is in", 10.3), ("Berlin today.", 10.2))):
+        drawing.lines(50, 100 + 12 * row, text, size=size)
+    assert "The whole management is in" in drawing.parse().text
+
+
 def test_parse_pdf__a_title_on_most_pages_is_a_heading_once() -> None:
     drawing = Drawing()
     for number in range(1, 5):
