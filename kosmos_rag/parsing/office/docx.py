@@ -101,9 +101,19 @@ def _add_blocks(composition: Composition, blocks: "Iterable[_Block]") -> None:
 
 def _open(data: bytes) -> Any:
     from docx.opc.constants import CONTENT_TYPE
+    from docx.opc.package import Unmarshaller
+    from docx.opc.part import Part, PartFactory
+    from docx.opc.pkgreader import PackageReader
     from docx.package import Package
 
-    package = Package.open(BytesIO(data))
+    def create_part(name: Any, content_type: str, relation: str, data: bytes, package: Any) -> Any:
+        # A broken header must not fail the file, so the package does not parse it.
+        if content_type in (CONTENT_TYPE.WML_HEADER, CONTENT_TYPE.WML_FOOTER):
+            return Part.load(name, content_type, data, package)
+        return PartFactory(name, content_type, relation, data, package)
+
+    package = Package()
+    Unmarshaller.unmarshal(PackageReader.from_file(BytesIO(data)), package, create_part)
     content_type = package.main_document_part.content_type
     if content_type != CONTENT_TYPE.WML_DOCUMENT_MAIN:
         raise ParseError("unsupported", f"a Word file of type {content_type}; save it as a DOCX document")

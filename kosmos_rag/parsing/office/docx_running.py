@@ -1,16 +1,29 @@
 """Read the headers and footers of a DOCX, as the letterhead of a letter."""
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 from kosmos_rag.parsing.office.docx_styles import W
-from kosmos_rag.parsing.office.docx_text import NOT_READ, PARAGRAPH, TextReader
+from kosmos_rag.parsing.office.docx_text import NOT_READ, PARAGRAPH, TEXT, TextReader, is_on
 from kosmos_rag.parsing.office.xml_tree import find_outermost
 from kosmos_rag.parsing.tables.table import collapse_whitespace
 
-_SECTION, _FIRST_PAGE = f"{W}sectPr", f"{W}titlePg"
+_SECTION, _FIRST_PAGE, _EVEN_PAGES = f"{W}sectPr", f"{W}titlePg", f"{W}evenAndOddHeaders"
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
+_SIMPLE_FIELD, _FIELD_END, _INSTRUCTION = f"{W}fldSimple", f"{W}fldChar", f"{W}instrText"
 _FIELDS = frozenset({"PAGE", "NUMPAGES", "SECTIONPAGES"})
+_MARK = "\ufdd0"
+"""Replaces a page number until its word is removed; not a character of any text."""
+_SIGNS = r"[\s|/·•–—-]"  # noqa: RUF001
+_LETTER = r"[^\W\d_]"
+_WORD = rf"\b(?:(?<!\b{_LETTER} ){_LETTER}(?: {_LETTER})++\b|{_LETTER}+\.?)"
+"""Some templates of Word have spaces between the letters: `P a g e`."""
+_NUMBERS = rf"{_MARK}\w*+(?:[^\d\t\n{_MARK}]*+{_MARK}\w*+)*+"
+_PAGE_NUMBER = re.compile(
+    rf"(?<!{_SIGNS}){_SIGNS}*+(?:{_WORD}[ :|]*{_NUMBERS}|{_NUMBERS}(?: *\| *{_WORD}$)?){_SIGNS}*", re.MULTILINE
+)
+"""`Page 3 of 5`, with the signs around it."""
 
 
 class RunningTexts:
@@ -23,30 +36,81 @@ class RunningTexts:
         self._parts: set[Any] = set()
 
     def read(self, kind: str) -> Iterator[str]:
-        """Yield the paragraphs of each `header` or `footer`, without those that have a page number."""
-        from docx.oxml import parse_xml
+        """Yield the paragraphs of each `header` or `footer`, without page numbers."""
+        for part in self._find_parts(kind):
+            root = None if part in self._parts else _parse(part)
+            self._parts.add(part)
+            reader = TextReader(part)
+            for paragraph in () if root is None else find_outermost(root, {PARAGRAPH}, excluded=NOT_READ):
+                _mark_page_numbers(paragraph)
+                texts = [reader.read(paragraph)]
+                texts += [content for content in reader.take_contents() if isinstance(content, str)]
+                for text in map(_remove_page_numbers, texts):
+                    if text and text not in self._texts:
+                        self._texts.add(text)
+                        yield text
 
+    def _find_parts(self, kind: str) -> Iterator[Any]:
+        """Yield the parts that are on pages.
+
+        A section has those of the section before, unless it has its own.
+        """
+        has_even_pages = self._has_even_pages()
+        references: dict[str, str] = {}
         for section in self._part.document.element.body.iter(_SECTION):
-            kinds = {"default"} if section.find(_FIRST_PAGE) is None else {"first", "default"}
             for reference in section.findall(f"{W}{kind}Reference"):
-                part = self._part.related_parts.get(reference.get(_RELATION))
-                if part is None or part in self._parts or reference.get(f"{W}type", "default") not in kinds:
-                    continue
-                self._parts.add(part)
-                reader = TextReader(part)
-                for paragraph in find_outermost(parse_xml(part.blob), {PARAGRAPH}, excluded=NOT_READ):
-                    text = collapse_whitespace(reader.read(paragraph))
-                    texts = [text, *(content for content in reader.take_contents() if isinstance(content, str))]
-                    yield from () if _has_page_number(paragraph) else self._take_new(texts)
+                references[reference.get(f"{W}type", "default")] = reference.get(_RELATION)
+            switches = {"first": is_on(section, _FIRST_PAGE), "default": True, "even": has_even_pages}
+            for name, is_shown in switches.items():
+                part = self._part.related_parts.get(references.get(name)) if is_shown else None
+                if part is not None:
+                    yield part
 
-    def _take_new(self, texts: list[str]) -> Iterator[str]:
-        for text in texts:
-            if text and text not in self._texts:
-                self._texts.add(text)
-                yield text
+    def _has_even_pages(self) -> bool:
+        related = self._part.rels.values()
+        settings = [rel.target_part for rel in related if not rel.is_external and rel.reltype.endswith("/settings")]
+        return any((root := _parse(part)) is not None and is_on(root, _EVEN_PAGES) for part in settings)
 
 
-def _has_page_number(paragraph: Any) -> bool:
-    fields = [element.get(f"{W}instr", "") for element in paragraph.iter(f"{W}fldSimple")]
-    fields += [element.text or "" for element in paragraph.iter(f"{W}instrText")]
-    return any(not _FIELDS.isdisjoint(field.split()) for field in fields)
+def _parse(part: Any) -> Any | None:
+    """Return the root of a part, or nothing for one that is broken."""
+    from docx.oxml import parse_xml
+
+    try:
+        return parse_xml(part.blob)
+    except SyntaxError:  # that of lxml too
+        return None
+
+
+def _mark_page_numbers(paragraph: Any) -> None:
+    """Replace the fields of page numbers by a mark, whether they have a text or not."""
+    fields: list[str] = []
+    """Instructions of the fields that are open."""
+    for element in list(paragraph.iter()):
+        if element.tag == _SIMPLE_FIELD and _is_page_number(element.get(f"{W}instr", "")):
+            _set_mark(element)
+        elif element.tag == _INSTRUCTION and fields:
+            fields[-1] += element.text or ""
+        elif element.tag == TEXT and any(map(_is_page_number, fields)):
+            element.text = ""
+        elif element.tag == _FIELD_END:
+            kind = element.get(f"{W}fldCharType")
+            if kind == "begin":
+                fields.append("")
+            elif kind == "end" and fields and _is_page_number(fields.pop()):
+                _set_mark(element)
+
+
+def _set_mark(element: Any) -> None:
+    element.clear()
+    element.tag, element.text = TEXT, _MARK
+
+
+def _is_page_number(instruction: str) -> bool:
+    return not _FIELDS.isdisjoint(instruction.upper().split()[:1])
+
+
+def _remove_page_numbers(text: str) -> str:
+    """Return a text in one line; nothing where only signs are left of it."""
+    rest = _PAGE_NUMBER.sub(" ", text)
+    return collapse_whitespace(rest) if rest == text or re.search(r"\w", rest) else ""

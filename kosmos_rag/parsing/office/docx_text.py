@@ -13,14 +13,15 @@ from kosmos_rag.parsing.office.omml import write_equation
 from kosmos_rag.parsing.scripts import KINDS, mark_script
 from kosmos_rag.parsing.tables.table import Table, collapse_whitespace
 
-PARAGRAPH = f"{W}p"
-_RUN, _TEXT = f"{W}r", f"{W}t"
+PARAGRAPH, TEXT = f"{W}p", f"{W}t"
+_RUN = f"{W}r"
 _EQUATION = "{http://schemas.openxmlformats.org/officeDocument/2006/math}oMath"
 _BOX = f"{W}txbxContent"
 """The paragraphs of a text box, which is anchored in a paragraph."""
 _FALLBACK = "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback"
 _CHARACTERS = {
     f"{W}tab": "\t",
+    f"{W}ptab": "\t",
     f"{W}br": "\n",
     f"{W}cr": "\n",
     f"{W}noBreakHyphen": "-",
@@ -88,7 +89,7 @@ class TextReader:
         while pending:
             element = pending.pop()
             tag = element.tag
-            if tag == _TEXT:
+            if tag == TEXT:
                 parts.append(element.text or "")
                 continue
             if tag in NOT_READ:
@@ -158,22 +159,22 @@ def _run_style(run: Any) -> str:
     properties = run.find(_PROPERTIES)
     if properties is None:
         return ""
-    if any(_is_on(properties, name) for name in _NOT_SHOWN):
+    if any(is_on(properties, name) for name in _NOT_SHOWN):
         return _HIDDEN
     align = properties.find(_ALIGN)
     value = "" if align is None else align.get(_VALUE, "")
     return value if value in KINDS else ""
 
 
-def _is_on(properties: Any, name: str) -> bool:
-    """Return whether a run has a property that is on or off."""
+def is_on(properties: Any, name: str) -> bool:
+    """Return whether a property that is on or off is on."""
     switch = properties.find(name)
     return switch is not None and switch.get(_VALUE) not in _OFF
 
 
 def is_bold(cell: Any) -> bool:
     """Return whether all text of a cell is bold by its runs."""
-    runs = [run for run in cell.iter(_RUN) if any(text.text and text.text.strip() for text in run.iter(_TEXT))]
+    runs = [run for run in cell.iter(_RUN) if any(text.text and text.text.strip() for text in run.iter(TEXT))]
     return bool(runs) and all(
-        (properties := run.find(_PROPERTIES)) is not None and _is_on(properties, _BOLD) for run in runs
+        (properties := run.find(_PROPERTIES)) is not None and is_on(properties, _BOLD) for run in runs
     )

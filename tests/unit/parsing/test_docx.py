@@ -1,6 +1,7 @@
 """DOCX files made here: order, headings, tables, and archives that are not safe to open."""
 
 import io
+import re
 import zipfile
 from collections.abc import Callable
 
@@ -96,6 +97,79 @@ def test_parse_docx__a_header_that_no_page_has_is_left_out() -> None:
     document.sections[0].first_page_header.paragraphs[0].text = "A first page of its own"
     document.sections[0].even_page_header.paragraphs[0].text = "An even page"
     assert parse_docx(save(document)).text == "The goods have come."
+
+
+def test_parse_docx__headers_of_the_section_before_and_of_even_pages() -> None:
+    document = docx.Document()
+    document.settings.odd_and_even_pages_header_footer = True
+    section = document.sections[0]
+    section.first_page_header.paragraphs[0].text = "ACME GmbH, Linz"
+    section.even_page_header.paragraphs[0].text = "Manual of the pump"
+    document.add_paragraph("The pump.")
+    document.add_section().different_first_page_header_footer = True
+    assert parse_docx(save(document)).text.split("\n\n") == ["Manual of the pump", "ACME GmbH, Linz", "The pump."]
+
+
+def simple_field(name: str) -> str:
+    return f'<w:fldSimple w:instr=" {name} "><w:r><w:t>1</w:t></w:r></w:fldSimple>'
+
+
+def complex_field(name: str, result: str = "") -> str:
+    return (
+        f'<w:r><w:fldChar w:fldCharType="begin"/><w:instrText> {name[:2]}</w:instrText></w:r>'
+        f'<w:r><w:instrText>{name[2:]} \\* MERGEFORMAT </w:instrText><w:fldChar w:fldCharType="separate"/></w:r>'
+        f'<w:r><w:t>{result}</w:t></w:r><w:r><w:fldChar w:fldCharType="end"/></w:r>'
+    )
+
+
+@pytest.mark.parametrize("field", [simple_field, complex_field])
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ("No. QM-17, valid from 1 March 2026<tab/>Page PAGE of NUMPAGES", "No. QM-17, valid from 1 March 2026"),
+        ("No. QM-17<ptab/>Page PAGE", "No. QM-17"),
+        ("Version 4 – PAGE/NUMPAGES – for staff", "Version 4 for staff"),
+        ("S. PAGE | Valid to 2027", "Valid to 2027"),
+        ("第PAGE页 共NUMPAGES页", ""),
+        ("P a g e | PAGE", ""),
+        ("PAGE | Page", ""),
+        ("- PAGE -", ""),
+        ("Author AUTHOR", "Author 1"),
+        ("* * *", "* * *"),
+    ],
+)
+def test_parse_docx__a_page_number_goes_with_its_word_alone(
+    field: Callable[[str], str], content: str, expected: str
+) -> None:
+    inner = "".join(
+        field(piece)
+        if piece in ("PAGE", "NUMPAGES")
+        else complex_field(piece, "1")
+        if piece == "AUTHOR"
+        else f"<w:r><w:{piece[1:]}</w:r>"
+        if piece.startswith("<")
+        else f'<w:r><w:t xml:space="preserve">{piece}</w:t></w:r>'
+        for piece in re.split(r"(NUMPAGES|PAGE|AUTHOR|<\w+/>)", content)
+    )
+    document = docx.Document()
+    document.add_paragraph("The text.")
+    document.sections[0].footer._element.append(parse_xml(f"<w:p {NAMESPACES}>{inner}</w:p>"))
+    assert parse_docx(save(document)).text.split("\n\n")[1:] == [text for text in [expected] if text]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_parse_docx__a_broken_header_does_not_fail_the_file(is_known: bool) -> None:
+    document = docx.Document()
+    document.add_paragraph("The text.")
+    document.sections[0].header.paragraphs[0].text = "ACME GmbH, Linz"
+    document.sections[0].footer.paragraphs[0].text = "IBAN AT61 1904"
+
+    def broken(name: str, content: bytes) -> bytes:
+        if name == "[Content_Types].xml" and not is_known:
+            return content.replace(b"application/vnd.openxmlformats-officedocument.wordprocessingml.header+xml", b"a/b")
+        return b"<w:hdr" if name.startswith("word/header") else content
+
+    assert parse_docx(repacked(save(document), broken)).text == "The text.\n\nIBAN AT61 1904"
 
 
 def test_parse_docx__blank_paragraphs_and_rows_leave_no_trace() -> None:
