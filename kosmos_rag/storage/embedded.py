@@ -209,8 +209,18 @@ def start(data_dir: Path) -> EmbeddedServer:
     return EmbeddedServer(data_dir=data_dir, socket_dir=str(info.socket_dir), port=info.port or 5432)
 
 
+def is_running(data_dir: Path) -> bool:
+    """Return whether the server of a data folder runs, also one that refuses connections."""
+    try:
+        return _is_server(int((data_dir / "postmaster.pid").read_text().splitlines()[0]))
+    except (OSError, ValueError, IndexError):
+        return False
+
+
 def restart(data_dir: Path) -> bool:
     """Start a server that was lost, and return whether it was this call that did.
+
+    One that runs is waited for until it has recovered.
 
     Several threads notice the loss: each start takes the lock of all servers of this user, so one of them does it.
 
@@ -220,8 +230,9 @@ def restart(data_dir: Path) -> bool:
     with _restarting:
         if _started.get(data_dir, 0.0) > lost_at:
             return False
+        was_lost = not is_running(data_dir)
         start(data_dir)
-        return True
+        return was_lost
 
 
 def _limit_lock(package: Any) -> Any:

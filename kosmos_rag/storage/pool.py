@@ -59,6 +59,7 @@ _LOG = logging.getLogger(__name__)
 
 _RECONNECT_TIMEOUT_S = 2.0
 _NUDGE_S = 0.05
+_REFUSED_PAUSE_S = 0.5
 
 
 def check(connection: psycopg.Connection) -> None:
@@ -143,6 +144,7 @@ class ConnectionPool:
         self._setting = "database.worker_url" if role == WORKER else "database.url"
         self._settings = settings
         self._lock = threading.Lock()
+        self._reconnecting = threading.Lock()
         self._ready = False
         self._is_distributed = False
         self.router: Router | None = None
@@ -163,7 +165,7 @@ class ConnectionPool:
             # notice the server as late again. With this limit the pool gives up, and the next caller tries at once.
             # An embedded server that is gone does not come back by itself.
             reconnect_timeout=0.0 if settings.url == EMBEDDED else _RECONNECT_TIMEOUT_S,
-            reconnect_failed=self._restart_server if settings.url == EMBEDDED else None,
+            reconnect_failed=self._reconnect if settings.url == EMBEDDED else None,
             open=False,
         )
 
@@ -190,11 +192,8 @@ class ConnectionPool:
             self._restart_server()
             return psycopg.connect(self._conninfo, **self._connect_arguments())
 
-    def _restart_server(self, *_pool: object) -> None:
-        """Start the killed embedded server again: no other process may be there to do it.
-
-        The pool calls this in a thread of its own.
-        """
+    def _restart_server(self) -> None:
+        """Start the killed embedded server again: no other process may be there to do it."""
         try:
             was_lost = embedded.restart(self._settings.resolved_data_dir)
         except KosmosError as error:
@@ -203,9 +202,26 @@ class ConnectionPool:
             if was_lost:
                 action = "embedded_server_restarted"
                 _LOG.warning("the embedded server was gone and runs again", extra={"action": action})
-            # The pool has given up, and connects for those who wait when the next one asks.
-            with suppress(psycopg.OperationalError):
-                self._pool.putconn(self._pool.getconn(timeout=_NUDGE_S))
+
+    def _reconnect(self, _pool: object) -> None:
+        """Connect for those who wait, after the pool has given up.
+
+        The pool calls this in one of its threads, and connects for them when the next one asks. An embedded server that
+        runs and refuses, as one with too many clients does, would be asked without a pause.
+        """
+        if not self._reconnecting.acquire(blocking=False):
+            return
+        try:
+            if embedded.is_running(self._settings.resolved_data_dir):
+                time.sleep(_REFUSED_PAUSE_S)
+            if not embedded.is_running(self._settings.resolved_data_dir):
+                self._restart_server()
+            elif not self._pool.get_stats().get("requests_waiting"):
+                return
+        finally:
+            self._reconnecting.release()
+        with suppress(psycopg.OperationalError):
+            self._pool.putconn(self._pool.getconn(timeout=_NUDGE_S))
 
     def inspect(self) -> preflight.ServerState:
         """Check server, role, catalogue and nodes on a connection of its own.

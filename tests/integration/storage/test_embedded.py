@@ -10,6 +10,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,12 @@ import psycopg
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
+from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import ConfigError, DatabaseError, DatabaseUnavailable
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage import embedded
+from kosmos_rag.storage.pool import ConnectionPool
+from kosmos_rag.storage.provision import APP
 
 USER = """
 import sys
@@ -192,6 +196,32 @@ def test_a_killed_server__is_started_again_by_the_engine_that_uses_it(data: Path
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
         assert _postmaster(data) != server
+
+
+def test_a_server_that_refuses_connections__is_asked_for_those_who_wait_and_not_restarted(
+    data: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (data / "postgresql.conf").open("a") as configuration:
+        configuration.write("max_connections = 8\n")
+    conninfo = embedded.start(data).conninfo("postgres", "postgres")
+    others: list[psycopg.Connection] = []
+    with suppress(psycopg.OperationalError):
+        while len(others) < 8:
+            others.append(psycopg.connect(conninfo))
+    settings = DatabaseSettings(url="embedded", data_dir=data)
+    pool = ConnectionPool(conninfo, role=APP, settings=settings)._pool
+    pool.open()
+    try:
+        time.sleep(2)
+        assert caplog.text.count("reconnection attempt") == 1  # nobody waits
+        release = threading.Timer(1.2, lambda: [other.close() for other in others])
+        release.start()
+        pool.putconn(pool.getconn(timeout=20))
+        release.join()
+        assert caplog.text.count("reconnection attempt") <= 5  # with pauses
+    finally:
+        pool.close()
+    assert not [record for record in caplog.records if getattr(record, "action", "") == "embedded_server_restarted"]
 
 
 def test_start__waits_for_a_recovery_that_takes_longer_than_the_package_waits(
