@@ -52,7 +52,7 @@ kosmos trip --city Bern --from 2026-01-01 --until 2026-01-03 --reason "A confere
 """
 PER_DIEM = "The per diem for travel abroad is 55 euros."
 HOSTILE = "<script>alert(1)</script><img src=x onerror=alert(2)>"
-WRITTEN = f"## Leave\n\n- **{SENTENCE[:-1]}** [1].\n- The moon belongs to the company [1].\n\n{HOSTILE} [1]"
+WRITTEN = f"## Rockets\n\n- **{SENTENCE[:-1]}** [1].\n- The moon belongs to the company [1].\n\n{HOSTILE} [1]"
 MISSING = "/no/such/page"
 PAGES = (
     "/",
@@ -164,7 +164,7 @@ def _turns(page: "Page") -> list[tuple[str, str]]:
 def test_answer__streams_as_text_with_links_and_leads_to_its_sources(browser: "Browser", served: Running) -> None:
     with opened(browser, served, permissions=["clipboard-read", "clipboard-write"]) as page:
         _ask(page)
-        assert page.locator(".answer .text :is(h3, h4) mark.unsupported").inner_text() == "Leave"
+        assert page.locator(".answer .text :is(h3, h4) mark.unsupported").inner_text() == "Rockets"
         assert page.inner_text(".answer .text strong") == SENTENCE[:-1]
         assert page.locator(".answer .text").get_by_text("**").count() == 0
         assert "script>alert(1)" in page.inner_text(".answer .text")
