@@ -72,6 +72,11 @@ class StatementFailed(DatabaseError):
         self.sqlstate = sqlstate
         super().__init__(message)
 
+    @property
+    def is_cancelled(self) -> bool:
+        """Whether the statement took longer than its limit, or somebody cancelled it."""
+        return self.sqlstate == "57014"
+
 
 DISK_FULL = "disk_full"
 """Code of a document that a full disk had no room for: its job waits, and the failure is not counted as an attempt."""

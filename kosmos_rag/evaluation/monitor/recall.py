@@ -17,8 +17,6 @@ from kosmos_rag.engine.engine import Engine
 from kosmos_rag.engine.indexes import Recall, summarise_comparisons
 from kosmos_rag.evaluation.settings import MonitorSettings
 
-_QUERY_CANCELED = "57014"
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sample:
@@ -73,7 +71,7 @@ def measure_live_recall(
         except DatabaseUnavailable:
             raise
         except StatementFailed as error:
-            if error.sqlstate != _QUERY_CANCELED:
+            if not error.is_cancelled:
                 raise
             timed_out += 1
         sample_s = time.perf_counter() - started

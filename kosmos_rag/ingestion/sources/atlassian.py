@@ -8,8 +8,6 @@ from abc import ABC, abstractmethod
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -18,6 +16,7 @@ from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import ConfigError, SourceError
 from kosmos_rag.ingestion.sources.fetching import Fetcher, StatusError
 from kosmos_rag.ingestion.sources.spec import AtlassianAccess
+from kosmos_rag.models.http.retry import parse_retry_after
 
 _WAITS_S = (1.0, 2.0, 4.0, 8.0)
 _LONGEST_WAIT_S = 60.0
@@ -172,7 +171,7 @@ class AtlassianClient:
                     raise self.refused_error() from error
                 if error.code != "unavailable" or wait_s is None:
                     raise
-                asked_s = _read_retry_after(error.retry_after) if isinstance(error, StatusError) else None
+                asked_s = parse_retry_after(error.retry_after) if isinstance(error, StatusError) else None
                 if asked_s is not None and asked_s > _LONGEST_WAIT_S:
                     reason = f"{self._access.url} asks to wait {asked_s:.0f} s"
                     raise SourceError("unavailable", f"{reason}; make the interval of the source longer") from error
@@ -255,13 +254,3 @@ def require_list(page: Any, key: str, path: str) -> list[dict[str, Any]]:
     if not isinstance(results, list) or not all(isinstance(result, dict) for result in results):
         raise FormError("unavailable", f"{path} answers without a list of {key}; check url and deployment")
     return results
-
-
-def _read_retry_after(value: str) -> float | None:
-    """Return seconds from a Retry-After header (RFC 9110, section 10.2.3)."""
-    if value.isdecimal():
-        return float(value)
-    try:
-        return max(0.0, (parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds())
-    except (TypeError, ValueError):
-        return None

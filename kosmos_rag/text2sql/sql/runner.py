@@ -12,7 +12,6 @@ from kosmos_rag.core.errors import ConfigError, NotFound, StatementFailed
 from kosmos_rag.core.types import AuditKind, AuditOutcome
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
-from kosmos_rag.text2sql.catalog.sources.database import TIMED_OUT
 from kosmos_rag.text2sql.errors import QueryRefused
 from kosmos_rag.text2sql.records import QueryResult
 from kosmos_rag.text2sql.settings import Text2SqlSettings
@@ -73,7 +72,7 @@ class QueryRunner:
             raise
         except StatementFailed as error:
             self._record(schema, sql, AuditOutcome.REFUSED, started)
-            if error.sqlstate == TIMED_OUT:
+            if error.is_cancelled:
                 raise
             raise QueryRefused("failed", _database_message(error)) from error
         self._record(schema, result.sql, AuditOutcome.HITS, started)

@@ -23,13 +23,12 @@ logger = logging.getLogger("kosmos_rag.apps.http")
 INTERNAL = Problem(status=500, name="internal", title="Something went wrong")
 INVALID = PROBLEMS[errors.RequestError]
 
-_CANCELLED = "57014"
 _TIMED_OUT = PROBLEMS[TimedOut]
 
 
 def to_problem(error: Exception) -> Problem:
     """Return the problem type of an error."""
-    if isinstance(error, errors.StatementFailed) and error.sqlstate == _CANCELLED:
+    if isinstance(error, errors.StatementFailed) and error.is_cancelled:
         return _TIMED_OUT
     return next((PROBLEMS[kind] for kind in type(error).__mro__ if kind in PROBLEMS), INTERNAL)
 
