@@ -1,8 +1,8 @@
 """Numbers with their units, negations and antonyms of a claim that is checked against its evidence."""
 
 import re
-from collections.abc import Collection, Iterator
-from functools import cached_property
+from collections.abc import Collection, Iterator, Sequence
+from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,26 +60,31 @@ class _Antonym(NamedTuple):
     """Whether what is not the one is the other: not allowed is forbidden, not high may be medium."""
 
 
-def _read_antonyms() -> Iterator[_Antonym]:
-    """Yield both directions of each pair.
+@cache
+def _read_antonyms() -> Sequence[_Antonym]:
+    """Return both directions of each pair.
 
-    The words are as they are written: `optional` and `option` have one stem.
+    The words are as they are written: `optional` and `option` have one stem. Their patterns take 25 ms, which commands
+    that check no answer do not wait for.
     """
+    antonyms = []
     for line in _read_lines("antonyms.txt"):
         kind, _, pairs = line.casefold().partition(": ")
         for pair in pairs.split(", "):
             sides = [side.replace(" ", "|").replace("_", " ") for side in pair.split(" | ")]
             for word, opposite in (sides, sides[::-1]):
-                yield _Antonym(
-                    word=re.compile(rf"\b(?:{word})\b"),
-                    opposite=re.compile(rf"\b(?:{opposite})\b"),
-                    negated_word=re.compile(rf"{_OF_THE_NEXT_WORD}(?:{word})\b"),
-                    negated_opposite=re.compile(rf"{_OF_THE_NEXT_WORD}(?:{opposite})\b"),
-                    is_complementary=kind.endswith(" complementary"),
+                antonyms.append(
+                    _Antonym(
+                        word=re.compile(rf"\b(?:{word})\b"),
+                        opposite=re.compile(rf"\b(?:{opposite})\b"),
+                        negated_word=re.compile(rf"{_OF_THE_NEXT_WORD}(?:{word})\b"),
+                        negated_opposite=re.compile(rf"{_OF_THE_NEXT_WORD}(?:{opposite})\b"),
+                        is_complementary=kind.endswith(" complementary"),
+                    )
                 )
+    return antonyms
 
 
-_ANTONYMS = tuple(_read_antonyms())
 _DIGITS = rf"(?<![\w.,])(?<!\d[:'\u2019\u00a0\u202f]){numbers.NUMBER}(?::{numbers.NUMBER})*"
 """A search begins once in a run of digits and signs: the time of a long one would be quadratic."""
 _DAY = r"(?<![\w.])\d{4}-\d\d-\d\d(?!\d)"
@@ -223,7 +228,7 @@ def find_contradiction(claim: str, evidence: str, *, compares_negation: bool = T
     """
     claim_words, evidence_words = " ".join(_words(claim)), " ".join(_words(evidence))
     agrees = False
-    for pair in _ANTONYMS:
+    for pair in _read_antonyms():
         word, opposite = pair.word.search(claim_words), pair.opposite.search(evidence_words)
         if word is None or opposite is None or pair.opposite.search(claim_words) or pair.word.search(evidence_words):
             continue
