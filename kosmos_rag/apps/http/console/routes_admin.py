@@ -83,12 +83,13 @@ async def documents(
     )
 
 
-def _documents_url(words: str, collection: str | None, sort: DocumentSort) -> str:
+def _documents_url(words: str, collection: str | None, sort: DocumentSort, cursor: str | None = None) -> str:
     """Return the URL of a page of these documents."""
     parameters = {
         "words": words,
         "collection": collection,
         "sort": sort if sort != "source" else None,
+        "cursor": cursor,
     }
     query = urlencode({name: value for name, value in parameters.items() if value})
     return f"/documents?{query}" if query else "/documents"

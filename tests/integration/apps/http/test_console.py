@@ -408,6 +408,21 @@ def test_documents__are_sorted_by_the_heads_of_their_columns(served: Running) ->
         assert client.get("/documents", params={"sort": "title"}).status_code == 422
 
 
+def test_documents__continue_on_the_next_page_in_their_order(running: Running, tenant_name: str) -> None:
+    names = [f"note-{number:02}.txt" for number in range(52)]
+    running.tenant().ingest([SourceDocument(source=name, data=f"Note {name}.\n".encode()) for name in names])
+    with visitor(running, "read") as client:
+        for query, rest in (("", ["note-50.txt", "note-51.txt"]), ("?sort=chunks&words=note", names[50:])):
+            first = client.get(f"/documents{query}")
+            assert first.status_code == 200
+            assert "note-00.txt" in first.text
+            more = unescape(re.findall(r'<a href="([^"]+)" rel="next">', first.text)[0])
+            second = client.get(more)
+            shown = re.findall(r'class="location">(note-\d\d\.txt)<', second.text)
+            assert shown == rest
+            assert 'rel="next"' not in second.text
+
+
 def test_health__shows_goals_and_what_misses_them(served: Running) -> None:
     served.tenant().search(QUESTION)
     with visitor(served, "admin") as client:
