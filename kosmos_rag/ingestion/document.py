@@ -5,7 +5,7 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import PurePath
@@ -64,6 +64,8 @@ _CODE = frozenset(
 """Files of identifiers: stemming and stop words would lose search terms."""
 
 
+_MAX_LEVELS = 100
+"""Levels of a value. More than 200 are never read again: the reader of JSON refuses them, and jobs add some."""
 _ESCAPED_NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")
 """NUL as JSON escapes it, without an escaped backslash before it."""
 
@@ -150,6 +152,17 @@ def check_json(value: object) -> None:
     text.encode()
     if _ESCAPED_NUL.search(text):
         raise ValueError("it contains NUL")
+    values, levels = [value], 0
+    while values := [inner for outer in values for inner in _list_values(outer)]:
+        levels += 1
+        if levels > _MAX_LEVELS:
+            raise ValueError(f"it has more than {_MAX_LEVELS} levels")
+
+
+def _list_values(value: object) -> Iterable[object]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
 
 
 def document_id(tenant_id: uuid.UUID, collection: str, source: str) -> uuid.UUID:

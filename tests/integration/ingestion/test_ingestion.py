@@ -40,6 +40,7 @@ def _deep(levels: int) -> list[Any]:
         _text("a", "words", acl=(1,)),
         _text("a", "words", metadata={1: 2, "a": 3}),
         pytest.param(_text("a", "words", metadata={"deep": _deep(5000)}), id="deep"),
+        pytest.param(_text("a", "words", metadata={"deep": _deep(300)}), id="deeper than what is read"),
         _text("u\ud800", "words"),
         SourceDocument(source="a", data="words"),  # type: ignore[arg-type]
         Path("/tmp/\x00x"),
@@ -55,6 +56,18 @@ def test_ingest__refuses_a_document_that_cannot_be_stored(
     )
     assert [failure.code for failure in report.failed] == ["unreadable"]
     assert report.new == 1
+
+
+def test_metadata__of_many_levels_and_digits_can_be_read_again(engine: Engine, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
+    metadata = {"deep": _deep(97), "long": 10**4000, "small": 5e-324}
+    assert scope.ingest([_text("a", "words", metadata=metadata)]).new == 1
+    assert scope.update_metadata("a", {"deeper": _deep(98)}) == 1
+    with pytest.raises(RequestError, match="more than 100 levels"):
+        scope.update_metadata("a", {"deeper": _deep(101)})
+    (document,) = scope.documents()
+    assert document.metadata["long"] == metadata["long"]
+    assert scope.search("words").hits[0].metadata["deep"] == metadata["deep"]
 
 
 @pytest.mark.own_database

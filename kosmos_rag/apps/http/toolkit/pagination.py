@@ -9,6 +9,9 @@ from typing import Any
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import is_text
 
+_MAX_NUMBER = 2**63 - 1
+"""Of a bigint, which positions are."""
+
 
 def encode_cursor(*position: str) -> str:
     """Encode the position after a page."""
@@ -29,6 +32,9 @@ def decode_cursor(cursor: str, *parse: Callable[[str], Any]) -> tuple[Any, ...]:
         position = json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
         if not isinstance(position, list) or not all(map(is_text, position)):
             raise ValueError
-        return tuple(kind(text) for kind, text in zip(parse, position, strict=True))
+        values = tuple(kind(text) for kind, text in zip(parse, position, strict=True))
+        if any(isinstance(value, int) and not -_MAX_NUMBER <= value <= _MAX_NUMBER for value in values):
+            raise ValueError
+        return values
     except (binascii.Error, ValueError, RecursionError):
         raise RequestError(f"the cursor {cursor[:60]!r} is invalid; use `next` of the previous page") from None

@@ -14,6 +14,7 @@ import pytest
 
 from kosmos_rag import SourceDocument
 from kosmos_rag.apps.http.routes import resources
+from kosmos_rag.apps.http.toolkit.pagination import encode_cursor
 from kosmos_rag.storage.queue import kinds
 from tests.integration.apps.http.serving import Running, parse_events
 from tests.waiting import eventually
@@ -202,6 +203,17 @@ def test_search__refuses_options_that_are_malformed(running: Running, wrong: dic
 def test_documents__refuse_a_cursor_that_is_none(running: Running, cursor: str) -> None:
     with running.client() as client:
         assert client.get("/v1/documents", params={"cursor": cursor}).status_code == 422
+
+
+@pytest.mark.parametrize("number", [10**19, -(10**19)])
+def test_lists__refuse_a_cursor_of_a_number_that_no_row_has(running: Running, number: int) -> None:
+    with running.client(scope="read admin") as client:
+        for path, position in (
+            ("/v1/documents?sort=chunks", ("chunks", str(number), "a.md", "default")),
+            ("/v1/documents?sort=updated_at", ("updated_at", str(number), "a.md", "default")),
+            ("/v1/events?limit=5", (str(number),)),
+        ):
+            assert client.get(f"{path}&cursor={encode_cursor(*position)}").status_code == 422, path
 
 
 def test_upload__becomes_a_job_once(running: Running) -> None:
