@@ -418,8 +418,7 @@ def test_documents__continue_on_the_next_page_in_their_order(running: Running, t
             assert "note-00.txt" in first.text
             more = unescape(re.findall(r'<a href="([^"]+)" rel="next">', first.text)[0])
             second = client.get(more)
-            shown = re.findall(r'class="location">(note-\d\d\.txt)<', second.text)
-            assert shown == rest
+            assert re.findall(r'class="location">(note-\d\d\.txt)<', second.text) == rest
             assert 'rel="next"' not in second.text
 
 
