@@ -12,6 +12,7 @@ from kosmos_rag.core.text.accents import accented_words
 from kosmos_rag.core.text.analysis import index_text
 from kosmos_rag.core.text.compounds import find_parts
 from kosmos_rag.storage.binary import MAX_ROWS, array, batches
+from kosmos_rag.storage.pool import flush
 from kosmos_rag.storage.sql import statement
 
 
@@ -44,8 +45,9 @@ _PART_TEXTS = 64
 class TextAnalyser:
     """Has the server analyse texts; needs no lock.
 
-    The texts are sent in parts: while the server analyses one, the client parses the one before, or works between
-    construction and `read`. The connection is in a pipeline.
+    The texts are sent in parts: while the server analyses one, the client prepares the next one and parses the one
+    before, or works between construction and `receive`, and between `receive` and `read`. The connection is in a
+    pipeline.
     """
 
     def __init__(self, connection: psycopg.Connection, texts: Sequence[str], languages: Sequence[str]) -> None:
@@ -59,16 +61,22 @@ class TextAnalyser:
         self._connection = connection
         columns = {"text": list(texts), "language": list(languages)}
         self._parts = batches(columns, rows=min(MAX_ROWS, max(_PART_TEXTS, -(-len(texts) // _PARTS))))
+        self._entries = _Entries()
+        self._last: list[bytes] = []
         self._cursor = self._send()
 
-    def read(self) -> Analysis:
-        """Send the other parts, and return the result of all."""
-        entries = _Entries()
+    def receive(self) -> None:
+        """Send the other parts, and wait for the results of all."""
         while (cursor := self._cursor) is not None:
-            tsvectors = [tsvector for (tsvector,) in cursor.fetchall()]
             self._cursor = self._send()
-            entries.add(tsvectors)
-        return entries.build()
+            self._entries.add(self._last)
+            self._last = [tsvector for (tsvector,) in cursor.fetchall()]
+
+    def read(self) -> Analysis:
+        """Return the result of all texts; parses the last part."""
+        self.receive()
+        self._entries.add(self._last)
+        return self._entries.build()
 
     def _send(self) -> psycopg.Cursor | None:
         part = next(self._parts, None)
@@ -81,7 +89,9 @@ class TextAnalyser:
         ]
         columns = {"texts": [index_text(text) for text in texts], "languages": languages, "added": added}
         values = {name: array(self._connection, "text", column) for name, column in columns.items()}
-        return self._connection.cursor(binary=True).execute(statement("analyse"), values)
+        cursor = self._connection.cursor(binary=True).execute(statement("analyse"), values)
+        flush(self._connection)
+        return cursor
 
 
 def parse_tsvectors(tsvectors: list[bytes]) -> Analysis:

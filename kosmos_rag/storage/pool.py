@@ -15,8 +15,11 @@ import psycopg_pool
 from pgvector.psycopg.halfvec import register_halfvec_info
 from pgvector.psycopg.sparsevec import register_sparsevec_info
 from psycopg import IsolationLevel
+from psycopg.abc import PQGen
+from psycopg.pq.abc import PGconn
 from psycopg.types import TypeInfo
 from psycopg.types.json import set_json_loads
+from psycopg.waiting import Ready, Wait
 from pydantic_core import from_json
 
 from kosmos_rag.core.config import EMBEDDED, DatabaseSettings
@@ -53,6 +56,21 @@ def _configure_reader(connection: psycopg.Connection) -> None:
     connection.isolation_level = IsolationLevel.REPEATABLE_READ
     connection.read_only = True
     connection.autocommit = True
+
+
+def flush(connection: psycopg.Connection) -> None:
+    """Send what a pipeline holds back, so that the server works while the client continues.
+
+    `execute` sends what the socket takes: of a large parameter the rest would wait for the next call.
+    """
+    connection.wait(_flush(connection.pgconn))
+
+
+def _flush(pgconn: PGconn) -> PQGen[None]:
+    while pgconn.flush():
+        # It may have results to send before it reads on.
+        if (yield Wait.RW) & Ready.R:
+            pgconn.consume_input()
 
 
 _LOG = logging.getLogger(__name__)

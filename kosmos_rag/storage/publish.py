@@ -28,6 +28,7 @@ from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.filter_terms import replace_filter_terms
 from kosmos_rag.storage.lexical_statistics import Acl, CollectionStatistics, RemovedCounts
 from kosmos_rag.storage.permissions import NOBODY
+from kosmos_rag.storage.pool import flush
 from kosmos_rag.storage.sql import statement
 
 
@@ -146,9 +147,7 @@ def publish(
         analyser = TextAnalyser(connection, texts, languages)
         chunks = _encode(connection, _chunk_columns(documents), _CHUNK_TYPES)
         embeddings = {key: _encode(connection, _vectors(documents, key), _VECTOR_TYPES) for key in space_ids}
-        analysis = analyser.read()
-        analysed: dict[str, list[Any]] = {"tsv": analysis.tsvectors, "length": analysis.lengths.tolist()}
-        chunks = _merge(chunks, _encode(connection, analysed, _ANALYSED_TYPES))
+        analyser.receive()
         # The lock comes last: other writers of the collection wait from here to the commit. The server works on what is
         # sent first while the client computes what is sent next.
         locked = _lock(connection, scope, documents)
@@ -157,6 +156,8 @@ def publish(
             raise EmbeddingSpaceChanged("another embedding space has become live meanwhile; embed the documents again")
         if not removed.version_ids:
             _write_documents(connection, scope, documents, locked)
+            flush(connection)
+        analysis = analyser.read()
         chunk_acls = [acls[document.id] for document in documents for _ in document.analysed]
         added = lexical_statistics.count_by_acl(analysis, chunk_acls, languages)
         lexeme_ids = lexical_statistics.update_statistics(connection, scope, statistics, added, removed)
@@ -167,13 +168,19 @@ def publish(
             _write_documents(connection, scope, documents, locked)
         literals = {acl: array_literal(acl) for acl in acls.values()}
         sequences = list(range(statistics.next_sequence, statistics.next_sequence + len(texts)))
-        columns: dict[str, list[Any]] = {"sequence": sequences, "acl": [literals[acl] for acl in chunk_acls]}
+        columns: dict[str, list[Any]] = {
+            "tsv": analysis.tsvectors,
+            "length": analysis.lengths.tolist(),
+            "sequence": sequences,
+            "acl": [literals[acl] for acl in chunk_acls],
+        }
         chunks = _merge(chunks, _encode(connection, columns, _LOCKED_TYPES))
         for values in chunks:
             connection.execute(statement("insert_chunks"), {**scope, **values})
         for space_id in locked.space_ids & space_ids:
             for values in _merge(chunks, embeddings[space_id]):
                 connection.execute(statement("insert_embeddings"), {**scope, "space_id": space_id, **values})
+        flush(connection)
         pivot = _pivot(statistics, analysis, removed)
         terms = {"terms": lexical_statistics.compute_saturated_terms(analysis, lexeme_ids, pivot)}
         for values in _merge(chunks, _encode(connection, terms, _TERM_TYPES)):
@@ -371,9 +378,7 @@ _CHUNK_TYPES = {
 }
 """Columns of a chunk. Binary arrays hold no nulls: page 0, an empty reason and end 0 mean null."""
 
-_ANALYSED_TYPES = {"tsv": "tsvector", "length": "int4"}
-"""Columns of a chunk that follow from its analysis."""
-_LOCKED_TYPES = {"sequence": "int4", "acl": "text"}
+_LOCKED_TYPES = {"tsv": "tsvector", "length": "int4", "sequence": "int4", "acl": "text"}
 """Columns of a chunk that are known under the lock only."""
 _TERM_TYPES = {"terms": "sparsevec"}
 _VECTOR_TYPES = {"embedding": "halfvec"}

@@ -15,7 +15,7 @@ from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import DatabaseUnavailable, StatementFailed
 from kosmos_rag.storage import preflight
 from kosmos_rag.storage.database import Database
-from kosmos_rag.storage.pool import ConnectionPool
+from kosmos_rag.storage.pool import ConnectionPool, flush
 from kosmos_rag.storage.provision import APP
 from tests.relay import relay
 
@@ -137,3 +137,20 @@ def test_checkout__says_that_all_connections_are_in_use(shared_database: Databas
             pool.untenanted().__enter__()
     finally:
         pool.close()
+
+
+def test_flush__has_the_server_begin_while_the_client_continues(server: Any) -> None:
+    """The parameter is larger than the buffer of the socket, and so is the result before it."""
+    large = "x" * 4_000_000
+    with psycopg.connect(server.admin) as connection, psycopg.connect(server.admin, autocommit=True) as other:
+        with connection.pipeline():
+            first = connection.execute("SELECT repeat('y', length(%s))", (large,))
+            connection.execute("SELECT pg_advisory_xact_lock(length(%s))", (large,))
+            flush(connection)
+            deadline = time.monotonic() + 20
+            while other.execute("SELECT pg_try_advisory_xact_lock(%s)", (len(large),)).fetchone() == (True,):
+                assert time.monotonic() < deadline, "the server waits for the client"
+                time.sleep(0.01)
+            row = first.fetchone()
+        assert row is not None
+        assert len(row[0]) == len(large)
