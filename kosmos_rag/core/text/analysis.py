@@ -26,7 +26,7 @@ _WIDTH = re.compile("[\uff01-\uffdc]+")
 """Latin letters as wide as Han ones, and narrow Katakana and Hangul."""
 _IDENTIFIER = re.compile(
     r"""
-      (?:[A-Za-z][a-z]++ (?![A-Za-z0-9_] | (?:\.|-|::)[A-Za-z0-9_]) [^A-Za-z0-9_]*+)++  # plain words, many in one match
+      (?:[A-Za-z][a-z]*+ (?![A-Za-z0-9_] | (?:\.|-|::)[A-Za-z0-9_]) [^A-Za-z0-9_]*+)++  # plain words, many in one match
     | ([A-Za-z0-9_]+(?:(?:\.|-|::)[A-Za-z0-9_]+)*)
     """,
     re.VERBOSE,
