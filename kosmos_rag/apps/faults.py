@@ -20,8 +20,11 @@ def describe_faults(faults: Iterable[Mapping[str, Any]], body: object) -> list[d
 
     Args:
         faults: As pydantic reports them.
-        body: The JSON of the request.
+        body: The JSON of the request; bytes where its content type is another.
     """
+    if isinstance(body, bytes):
+        message = "JSON was expected, with the header content-type: application/json"
+        faults = [{**fault, "msg": message} if tuple(fault["loc"]) == ("body",) else fault for fault in faults]
     places: dict[tuple[Any, ...], dict[str, str]] = {}
     for fault in faults:
         places.setdefault(_locate(fault, body), {})[fault["msg"]] = fault["type"]

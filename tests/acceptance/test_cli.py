@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import resource
 import subprocess
 import sys
@@ -329,6 +330,7 @@ def test_doctor__names_what_is_wrong(arguments: list[str], message: str, ingeste
         (["search", "x", "--set", "rag.retrieval.topk=3"], "rag.retrieval.topk"),
         (["search", "x", "--set", "nonsense"], "error: --set 'nonsense' is not KEY=VALUE"),
         (["search", "x", "--metadata", "year"], "error: --metadata 'year' is not KEY=VALUE"),
+        (["search", " ", "--metadata", f"a={'[' * 5000}"], "error: the question is empty"),
         (["search", "x", "--config", "missing.yaml"], "missing.yaml"),
         (["ask", "x", "--max-tokens", "0"], "error: max_tokens is 0"),
         (["delete", ""], "error: SOURCE is empty"),
@@ -356,6 +358,21 @@ def test_bad_input__as_json_is_one_object(kosmos: Run) -> None:
     assert json.loads(result.stdout) == {
         "error": {"type": "RequestError", "message": "the question is empty; ask something"}
     }
+
+
+def test_output__in_another_encoding_escapes_what_it_lacks(kosmos: Run, folder: Path) -> None:
+    note = folder / "encoding" / "Überstunden.md"
+    note.parent.mkdir()
+    note.write_text("# Überstunden\n\nÜber 40 Stunden.\n")
+    scope = ("--tenant", "encoding")
+    assert kosmos("ingest", str(note.parent), *scope).exit_code == 0
+    script = "import sys; from kosmos_rag.apps.cli import main; sys.exit(main())"
+    for arguments in (("documents",), ("documents", "--export", "-")):
+        run = [sys.executable, "-c", script, *arguments, *scope]
+        output = subprocess.run(run, check=True, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+        assert b"berstunden" in output.stdout
+        assert output.stdout.isascii()
+    assert json.loads(output.stdout)["title"] == "Überstunden"
 
 
 def test_a_model_that_cannot_be_loaded__names_the_local_alternative(kosmos: Run, tmp_path: Path) -> None:

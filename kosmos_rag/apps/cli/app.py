@@ -3,7 +3,9 @@
 Commands import heavy modules inside their functions: --help must be fast.
 """
 
+import sys
 from collections.abc import Callable
+from io import TextIOWrapper
 
 import typer
 
@@ -126,7 +128,10 @@ for _panel, _members in _COMMANDS.items():
 def main() -> None:
     """Run the command line.
 
-    Its environment holds URLs and keys, so parser processes must not read its memory.
+    Its environment holds URLs and keys, so parser processes must not read its memory. Characters that its output cannot
+    encode are escaped.
     """
     clear_dumpable()
+    if isinstance(sys.stdout, TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
     app()

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO, TypeVar
 
 import typer
 
@@ -118,8 +118,12 @@ def fail(error: KosmosError, *, as_json: bool) -> NoReturn:
 
 def print_json(value: dict[str, Any]) -> None:
     """Print one JSON object. Characters that the terminal cannot show are escaped."""
-    ascii_only = (sys.stdout.encoding or "").lower().replace("-", "") != "utf8"
-    typer.echo(json.dumps(value, ensure_ascii=ascii_only, default=str))
+    typer.echo(json.dumps(value, ensure_ascii=not encodes_all(sys.stdout), default=str))
+
+
+def encodes_all(out: TextIO) -> bool:
+    """Return whether an output takes every character."""
+    return (out.encoding or "").lower().replace("-", "") == "utf8"
 
 
 def to_plain(record: Any) -> dict[str, Any]:
@@ -232,5 +236,5 @@ def parse_pair(pair: str) -> tuple[str, Any]:
         raise RequestError(f"--metadata {pair!r} is not KEY=VALUE; write --metadata year=2026")
     try:
         return key, json.loads(value)
-    except ValueError:
+    except (ValueError, RecursionError):
         return key, value

@@ -11,6 +11,7 @@ import typer
 from kosmos_rag.apps.cli.common import (
     PrincipalOption,
     console,
+    encodes_all,
     open_reader,
     print_json,
     table,
@@ -105,6 +106,6 @@ def _write_lines(documents: Iterator[dict[str, Any]], out: TextIO) -> int:
     """Write the documents as JSON Lines, and return their number."""
     total = 0
     for document in documents:
-        out.write(json.dumps(document, ensure_ascii=False) + "\n")
+        out.write(json.dumps(document, ensure_ascii=not encodes_all(out)) + "\n")
         total += 1
     return total

@@ -43,7 +43,8 @@ def serve(
     from kosmos_rag.apps.http.server import serve as serve_until_stopped
 
     runs_worker = settings.service.development.tenant is not None if worker is None else worker
-    address = f"http://{settings.service.host}:{settings.service.port}"
+    name = f"[{settings.service.host}]" if ":" in settings.service.host else settings.service.host
+    address = f"http://{name}:{settings.service.port}"
     _require_free_port(settings.service.host, settings.service.port)
     typer.echo(f"loading the models; then the console is on {address} and the interface on {address}/docs", err=True)
     with _run_worker(settings) if runs_worker else nullcontext():

@@ -103,7 +103,7 @@ class OpenAI:
             choice = choices[0]  # type: ignore[index]  # any other shape raises below
             reason = choice.get("finish_reason")
             text = _parse_text(choice["delta"].get("content"))
-            chunk = StreamChunk(text=text, ended=reason is not None, truncated=reason == "length")
+            chunk = StreamChunk(text=text, ended=bool(reason), truncated=reason == "length")
             return replace(chunk, **counts)
         except (LookupError, TypeError, AttributeError):
             raise ProtocolError from None

@@ -11,7 +11,7 @@ from kosmos_rag.apps.http.toolkit.concurrency import SEARCH, question_cost
 from kosmos_rag.apps.http.toolkit.dependencies import Caller, Reader
 from kosmos_rag.core.errors import NotFound, RequestError
 from kosmos_rag.core.protocols import Vectors
-from kosmos_rag.core.types import Passage
+from kosmos_rag.core.types import Passage, storable
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.openai.access import open_vector_stores
 from kosmos_rag.openai.filters import to_filter
@@ -106,6 +106,7 @@ async def embeddings(body: EmbeddingRequest, caller: Reader) -> EmbeddingList:
 
 
 def _embed(tenant: Tenant, texts: list[str]) -> tuple[Vectors, int]:
+    texts = [storable(text) for text in texts]  # as those of documents; tokenizers take no lone surrogates
     return tenant.embed(texts), sum(map(tenant.count_tokens, texts))
 
 

@@ -1,5 +1,6 @@
 """Search, embeddings and models through the official SDK and LiteLLM's client."""
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -185,6 +186,19 @@ def test_litellm__searches_a_vector_store(speaking: Speaking, handbook: str, mon
     ):
         with pytest.raises(error):
             litellm.vector_stores.search(collection, QUESTION, **server, api_key=api_key)
+
+
+def test_embeddings__take_lone_surrogates_that_no_tokenizer_does(
+    speaking: Speaking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, embedder = speaking.client("read"), speaking.running.service.engine.sync_engine.embedder
+    embed, embedded = embedder.embed, []
+    monkeypatch.setattr(embedder, "embed", lambda texts: (embedded.extend(texts), embed(texts))[1])
+    headers = {**client.auth_headers, "content-type": "application/json"}
+    body = json.dumps({"model": embedder.name, "input": "leave \ud800"})  # the SDK cannot send it
+    answer = httpx.post(f"{client.base_url}embeddings", content=body, headers=headers, timeout=30)
+    assert answer.status_code == 200, answer.text
+    assert embedded == ["leave ?"]
 
 
 def test_null__is_as_if_left_out(speaking: Speaking, handbook: str) -> None:

@@ -54,6 +54,12 @@ def test_faults__outside_of_a_body_keep_their_place() -> None:
     assert [fault["location"] for fault in describe_faults(faults, "{")] == [["query", "state", 0], ["body", 7]]
 
 
+def test_faults__of_a_body_that_is_not_json_by_its_header_name_the_header() -> None:
+    fault = {"loc": ("body",), "msg": "Input should be a valid dictionary", "type": "model_attributes_type"}
+    [described] = describe_faults([fault], b'{"text": "a"}')
+    assert "content-type: application/json" in described["message"]
+
+
 def test_faults__of_the_first_hundred_places_are_told_and_the_rest_counted() -> None:
     """With a comparison of each place with each other this would take hours."""
     names = [f"name{number}" for number in range(200_000)]

@@ -118,11 +118,14 @@ async def _enqueue(caller: Caller, fields: FormData) -> list[JobInfo]:
     # A restriction under another name would be none.
     if unknown := sorted(fields.keys() - _UPLOAD_FIELDS):
         raise RequestError(f"the form has no field {unknown[0][:60]!r}; use {', '.join(sorted(_UPLOAD_FIELDS))}")
-    acl = tuple(reader for name in _field(fields, "readers").split(",") if (reader := name.strip())) or (EVERYONE,)
+    readers = _field(fields, "readers")
+    acl = tuple(reader for name in readers.split(",") if (reader := name.strip()))
+    if readers and not acl:
+        raise RequestError("Readers has no name; name readers, or leave it empty for everyone")
     tenant, uploads = caller.scope(_field(fields, "collection") or None), caller.service.uploads
     ids = []
     for file in chosen:
-        document = SourceDocument(source=file.filename or "", data=b"", acl=acl)
+        document = SourceDocument(source=file.filename or "", data=b"", acl=acl or (EVERYONE,))
         stored = await uploads.store(tenant, _chunks(file))
         try:
             ids.append(await uploads.run(tenant.uploads.enqueue, document, stored, named_by_file=True))

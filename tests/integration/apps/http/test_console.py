@@ -244,6 +244,8 @@ def test_uploads__become_jobs_that_can_be_called_off_and_tried_again(served: Run
         upload_form = client.get("/documents").text.partition('id="upload"')[2].partition("</form>")[0]
         assert {"files", *form} == set(re.findall(r'name="(\w+)"', upload_form))
         files = [("files", ("new.md", b"New.")), ("files", ("other.md", b"Other."))]
+        nobody = client.post("/documents", data={"readers": " , "}, files=files, headers=json_only)
+        assert nobody.status_code == 422, "it would be readable by everyone"
         response = client.post("/documents", data=form, files=files, headers=json_only)
         assert response.status_code == 202
         assert sorted((job["source"], job["collection"]) for job in response.json()["jobs"]) == [
