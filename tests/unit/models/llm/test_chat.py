@@ -129,7 +129,7 @@ FINE = _event('"content": "fine"')
         [": hello", "", "event: x", "id: 1", "retry: 5", FINE.replace("data: ", "data:"), "", "data:[DONE]"],
         [FINE + "\r", "\r", 'data: {"choices": [], "usage": {}}\r', "\r", "data: [DONE]"],
         [_event('"content": " \\n"'), FINE, _event('"content": null', ', "finish_reason": "length"'), ""],
-        [_event('"content": "fi"', ', "finish_reason": ""'), _event('"content": "ne"', ', "finish_reason": "stop"'), ""],
+        [_event('"content": "fi"', ', "finish_reason": ""'), _event('"content": "ne"', ', "finish_reason": "stop"')],
     ],
 )
 def test_stream__reads_any_order_of_events(model: Model, lines: list[str]) -> None:
