@@ -25,8 +25,8 @@ MAX_FREQUENCY = 255
 """Positions that a tsvector keeps of one lexeme, and so the largest term frequency."""
 MARGIN = 1e-5
 """Upper bound of the relative error of scores in single precision."""
-_FEW_CHUNKS = 10_000
-"""Chunks of a segment up to which all scores are partitioned, which is faster than to gather those of rare terms."""
+_GROUPS = 16
+"""Groups of scores for each wanted one. Hardly two of the best are then in one group."""
 _ENTRY_BYTES = 300
 """Memory of an entry without its arrays."""
 
@@ -58,6 +58,21 @@ class Posting:
 
 
 _NONE = Posting(offsets=np.empty(0, dtype=np.int32), frequencies=np.empty(0, dtype=np.uint8))
+
+
+def nth_score(scores: NDArray[np.floating], count: int) -> float:
+    """Return the largest score that `count` of these reach; minus infinity if there are fewer."""
+    return float(np.partition(scores, -count)[-count]) if count < len(scores) else -np.inf
+
+
+def reached_score(scores: NDArray[np.floating], count: int) -> float:
+    """Return a score that `count` of these reach, hardly less than `nth_score`.
+
+    Of many scores it compares the largest one of each group: a partition of all takes several times as long.
+    """
+    groups = _GROUPS * count
+    rows = len(scores) // groups
+    return nth_score(scores[: rows * groups].reshape(rows, groups).max(axis=0) if rows > 1 else scores, count)
 
 
 class PostingsCache(ByteCache[Key, Posting]):
@@ -177,28 +192,8 @@ class SegmentScores:
 
         All chunks with a term if there are fewer.
         """
-        floor = self._floor(count) * (1 - 2 * MARGIN)
+        floor = reached_score(self.scores, count) * (1 - 2 * MARGIN)
         return np.flatnonzero(self.scores >= floor) if floor > 0 else np.flatnonzero(self.scores)
-
-    def _floor(self, count: int) -> float:
-        """Return a score that `count` chunks reach.
-
-        Of a large segment, chunks with the rarest terms. The result is 0 if fewer do.
-        """
-        if len(self.scores) <= _FEW_CHUNKS:
-            at = len(self.scores) - count
-            return float(np.partition(self.scores, at)[at]) if at > 0 else 0.0
-        gathered: list[NDArray[np.int32]] = []
-        enough = 0
-        for posting in sorted((posting for _, posting in self.terms), key=lambda posting: len(posting.offsets)):
-            gathered.append(posting.offsets)
-            enough += len(posting.offsets)
-            if enough < 4 * count:
-                continue
-            values = self.scores[np.unique(np.concatenate(gathered))]
-            if len(values) >= count:
-                return float(np.partition(values, len(values) - count)[len(values) - count])
-        return 0.0
 
     def exact(self, offsets: NDArray[np.intp]) -> NDArray[np.float64]:
         """Return the scores of the chunks at `offsets` in double precision.

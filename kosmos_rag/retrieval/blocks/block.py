@@ -15,7 +15,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from kosmos_rag.retrieval.postings import Posting, SegmentScores, best_offsets
+from kosmos_rag.retrieval.postings import Posting, SegmentScores, best_offsets, nth_score, reached_score
 from kosmos_rag.retrieval.snapshot import CollectionStats
 
 multiply: Callable[..., Any] | None
@@ -305,7 +305,7 @@ class Block:
             return []
         query = vector.astype(np.float16).astype(np.float32)
         bounds = [layer.bound_products(query) for layer in self.layers]
-        at_least = _reached([lower for lower, _ in bounds if len(lower)], count)
+        at_least = reached_score(_join([lower for lower, _ in bounds]), count)
         nearest: list[tuple[Part, NDArray[np.intp], NDArray[np.float32]]] = []
         for layer, (_, upper) in zip(self.layers, bounds, strict=True):
             rows = np.flatnonzero((upper >= at_least) & (upper > -np.inf))
@@ -314,17 +314,13 @@ class Block:
             for start in range(0, len(rows), _BATCH):
                 batch = rows[start : start + _BATCH]
                 nearest.append((layer.part, batch, inner_products(layer.part.vectors.exact[batch], query)))
-        least = _reached([exact for *_, exact in nearest], count)
+        least = nth_score(_join([exact for *_, exact in nearest]), count)
         reaching = [(part, exact >= least, rows, exact) for part, rows, exact in nearest]
         return [(part, rows[mask].tolist(), exact[mask].tolist()) for part, mask, rows, exact in reaching]
 
 
-def _reached(scores: Sequence[NDArray[np.float32]], count: int) -> float:
-    """Return the largest score that `count` of these reach; minus infinity if there are fewer."""
-    if not scores:
-        return -np.inf
-    flat = scores[0] if len(scores) == 1 else np.concatenate(scores)
-    return float(np.partition(flat, -count)[-count]) if count < len(flat) else -np.inf
+def _join(arrays: Sequence[NDArray[np.float32]]) -> NDArray[np.float32]:
+    return arrays[0] if len(arrays) == 1 else np.concatenate([np.empty(0, dtype=np.float32), *arrays])
 
 
 def score_postings(block: Block, collections: Sequence[CollectionStats], count: int) -> tuple[list[ScoredRows], int]:

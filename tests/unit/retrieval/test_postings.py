@@ -17,6 +17,7 @@ from kosmos_rag.retrieval.postings import (
     PostingsCache,
     SegmentScores,
     pack_frequencies,
+    reached_score,
     unpack_frequencies,
 )
 
@@ -165,6 +166,18 @@ def test_segment_scores__are_exact_and_their_best_are_all_there(
     assert best <= set(holding.tolist())
     cut = np.sort(expected[holding])[::-1][:count][-1] if len(holding) else 0.0
     assert {number for number in holding.tolist() if expected[number] >= cut} <= best
+
+
+@given(scores=st.lists(st.integers(0, 40), max_size=400), count=st.integers(1, 5))
+def test_reached_score__is_reached_by_as_many(scores: list[int], count: int) -> None:
+    """Enough scores for several of a group, many of them equal."""
+    reached = reached_score(np.array(scores, dtype=np.float64), count)
+    assert reached <= (sorted(scores)[-count] if count < len(scores) else -np.inf)
+
+
+def test_reached_score__of_many_is_hardly_less_than_the_largest_one() -> None:
+    scores = np.random.default_rng(1).permutation(20_000).astype(np.float32)
+    assert [20_000 - reached_score(scores, count) for count in (1, 10, 100)] == [1.0, 10.0, pytest.approx(103, abs=3)]
 
 
 def test_segment_scores__of_a_question_that_no_chunk_answers_are_none() -> None:
