@@ -90,12 +90,15 @@ class MemorySession:
         text = statement("search_state") if self.in_transaction else statement("search_state_of_reader")
         with nullcontext() if self.in_transaction else self.connection.pipeline():
             cursor = self.connection.execute(text, bound.values)
-            if self._block is None and wording.vector is not None:
-                # The state is most often that of this block, and the server takes as long to read it.
-                started = time.perf_counter()
-                nearest = self.latest.nearest(wording.vector, wording.candidates)
-                self._nearest = self.latest, wording.vector, nearest
-                self._nearest_s = time.perf_counter() - started
+            if self._block is None:
+                # The server reads the state meanwhile.
+                self.take_turn()
+                if wording.vector is not None:
+                    # The state is most often that of this block, and the server takes as long to read it.
+                    started = time.perf_counter()
+                    nearest = self.latest.nearest(wording.vector, wording.candidates)
+                    self._nearest = self.latest, wording.vector, nearest
+                    self._nearest_s = time.perf_counter() - started
         [(state,)] = cursor.fetchall()
         if state["overview"] is None:
             # There is no such tenant, or Citus sent the statement to its node without the reader.
@@ -113,7 +116,6 @@ class MemorySession:
         """
         state = state_key(wording, snapshot.space_id, snapshot.states)
         if self._block is None:
-            self.take_turn()
             self._block = self.blocks.find(self.reader, state) or self._follow(wording, state)
             self._wording, self._state = wording, state
         elif state != self._state:
