@@ -282,9 +282,8 @@ class Fetcher:
         at = place = url  # messages name the place: the address after a redirect may have a signature
         for _ in range(MAX_REDIRECTS + 1):
             headers = self._headers if at == url or _origin(at) == _origin(url) else {}
-            request = httpx.Request(method, at)
-            cookies.set_cookie_header(request)
-            if "cookie" in request.headers:
+            request = httpx.Request(method, at, cookies=cookies) if cookies else None
+            if request is not None and "cookie" in request.headers:
                 headers = {"Cookie": request.headers["cookie"], **headers}
             with connections.send(method, at, until, {**headers, **conditions}) as response:
                 if response.status == _UNCHANGED and conditions:
@@ -295,6 +294,7 @@ class Fetcher:
                 following = _redirect_target(at, place, _decode(response.headers["location"]))
                 lines = response.headers.get_all("set-cookie", [])
                 set_cookies = [(b"set-cookie", line.encode("latin-1")) for line in lines]
+                request = request or httpx.Request(method, at)
                 cookies.extract_cookies(httpx.Response(response.status, headers=set_cookies, request=request))
             target = _without_query(following)
             if at.startswith("https:") and not following.startswith("https:"):
