@@ -33,9 +33,10 @@ class EventBuffer:
         Args:
             failures: what could not be listed, at least one.
         """
-        first = failures[0]
-        is_refused = first.code == "no_permission" and first.source == source
-        kind = EventType.SOURCE_EXPIRED if is_refused else EventType.SOURCE_FAILED
+        # A site that refuses its login refuses its sitemap first.
+        refused = [failure for failure in failures if failure.code == "no_permission" and failure.source == source]
+        kind = EventType.SOURCE_EXPIRED if refused else EventType.SOURCE_FAILED
+        first = (refused or failures)[0]
         entry = {"source": storable(source), "code": first.code, "message": storable(first.message)}
         self.add(collection, kind, [{**entry, "failures": len(failures)}])
 

@@ -100,7 +100,7 @@ class Crawl:
         self._delay: float | None = None
 
     def run(self) -> Iterator[Entry | IngestFailure]:
-        """Yield the documents and failures of the pass. Raises SourceError without robots.txt."""
+        """Yield the documents and failures of the pass. Raises SourceError without robots.txt, or without its login."""
         self._robots = self._fetch_robots()
         self._delay = max(self._spec.delay_s, self._robots.crawl_delay(AGENT) or 0.0)
         self._add(self._scope.first, 0)
@@ -113,6 +113,8 @@ class Crawl:
             try:
                 page = self._visit(url, depth)
             except SourceError as error:
+                if error.code == "no_permission" and self._has_login(url):
+                    raise
                 if error.code != "not_found":
                     complete = False
                     yield build_failure(url, error)
@@ -177,12 +179,25 @@ class Crawl:
             url, etag=stored.etag if stored else "", modified=stored.modified if stored else ""
         )
         page = replace(stored, missed=0) if response is None and stored else self._read(url, response)
+        if stored and response and stored.name not in (None, page.name) and normalize_url(response.url) != url:
+            # The page of a login, or a page that has moved.
+            if self._has_login(url):
+                message = (
+                    f"{url} leads to another page than before, as without a login; renew the headers, or correct url"
+                )
+                raise SourceError("no_permission", message)
+            if stored.missed + 1 < GONE_PASSES:
+                page = replace(stored, missed=stored.missed + 1)
         self._urls.add(url)
         if page != stored:
             self._state.store(page)
         for link in page.links:
             self._add(link, depth + 1)
         return page
+
+    def _has_login(self, url: str) -> bool:
+        """Return whether a page is the first one of a site that is read with a login."""
+        return url == self._scope.first and bool(self._spec.headers_env)
 
     def _read(self, url: str, response: Response | None) -> StoredPage:
         assert response is not None, "without validators a server sends the body"

@@ -1,6 +1,7 @@
 """Connections to the databases of sources."""
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,12 @@ _PSYCOPG = "postgresql+psycopg"
 _CONNECT_TIMEOUT_S = 5
 _DATA_CLASSES = {"21", "22", "P0"}
 """Classes of SQLSTATE: several rows of a subquery for one, a value, an error that a function raises."""
+_REFUSED_STATES = {"28000", "28P01", "42501"}
+_REFUSED = re.compile(
+    r"authentication failed|no password supplied|not permitted to log in|no pg_hba\.conf entry|permission denied"
+    r"|access denied|role \".*\" does not exist",
+    re.IGNORECASE,
+)
 
 
 def escape_colons(query: str) -> str:
@@ -59,12 +66,23 @@ def translate_errors(variable: str, name: str, *, remedy: str = "correct it") ->
         yield
     except (SQLAlchemyError, psycopg.Error) as error:
         detail = one_line(mask_password(first_line(error)))
+        if _is_refused(error):
+            refused = f"{name}: the database of {variable} refuses the account: {detail}"
+            raise SourceError("no_permission", f"{refused}; renew its password, or grant it the rights") from error
         is_lost = isinstance(error, OperationalError | psycopg.OperationalError | psycopg.InterfaceError)
         if is_lost or (isinstance(error, DBAPIError) and error.connection_invalidated):
             raise SourceError(
                 "unavailable", f"{name}: the database of {variable} fails: {detail}; try again later"
             ) from error
         raise SourceError("unreadable", f"{name}: the query fails: {detail}; {remedy}") from error
+
+
+def _is_refused(error: Exception) -> bool:
+    """Return whether an account may not connect, or not read what a query names."""
+    cause = getattr(error, "orig", None) or error
+    state = getattr(cause, "sqlstate", None) or ""
+    # Of a connection that was refused the driver has no code.
+    return state in _REFUSED_STATES or (not state and bool(_REFUSED.search(str(cause))))
 
 
 def is_data_error(error: SourceError) -> bool:

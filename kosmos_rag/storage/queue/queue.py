@@ -32,6 +32,7 @@ from kosmos_rag.storage.queue.writing import JobLeases
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, read_server_time
 
+_BY_REQUEST = "cancelled by request"
 REQUEUE_INTERVAL_S = 0.5
 FIRST_DELAY_S, LONGEST_DELAY_S = 5.0, 900.0
 OUTAGE_DELAY_S = 60.0
@@ -194,7 +195,7 @@ class Queue:
         """
         values = {"tenant_id": owner.id, "ids": list(ids), "keys": None, "collection": None, "kinds": None, "kept": []}
         with self._pool.untenanted() as connection, connection.cursor(row_factory=scalar_row) as cursor:
-            return cursor.execute(statement("cancel_jobs"), values | {"reason": "cancelled by request"}).fetchall()
+            return cursor.execute(statement("cancel_jobs"), values | {"reason": _BY_REQUEST}).fetchall()
 
     def retry(self, owner: TenantRef, ids: Sequence[uuid.UUID] | None = None) -> list[uuid.UUID]:
         """Requeue dead and cancelled jobs, and return their ids.
@@ -303,13 +304,16 @@ class Queue:
     def prune(self, *, keep_days: int, keep_dead_days: int) -> int:
         """Delete up to 10,000 old finished jobs, and return how many.
 
+        Recurring passes that were cancelled by request stay: `retry` resumes them.
+
         Args:
             keep_days: days to keep done and cancelled jobs.
             keep_dead_days: days to keep dead jobs.
         """
         values = {"keep_days": keep_days, "keep_dead_days": keep_dead_days}
+        paused = {"passes": [kinds.SYNC, kinds.PERMISSIONS], "by_request": _BY_REQUEST}
         with self._pool.untenanted() as connection:
-            return connection.execute(statement("prune_jobs"), values).rowcount
+            return connection.execute(statement("prune_jobs"), values | paused).rowcount
 
 
 def _job(*, sync_run_ids: list[uuid.UUID], waited_s: float, **columns: Any) -> Job:

@@ -332,12 +332,15 @@ SELECT count(*) FILTER (WHERE j.state IN ('queued', 'running') OR j.every_s IS N
  WHERE j.state IN ('scheduled', 'queued', 'running') AND j.kind = ANY (%(kinds)s)
 
 -- name: prune_jobs
--- A limited batch: a long transaction would keep vacuum from removing dead rows of the queue.
+-- A limited batch: a long transaction would keep vacuum from removing dead rows of the queue. The recurring job of a
+-- source that was cancelled by request stays: the source is paused, and the job has its spec.
 DELETE FROM kosmos.jobs j
  USING (SELECT o.tenant_id, o.id
           FROM kosmos.jobs o
          WHERE o.state IN ('done', 'dead', 'cancelled') AND o.finished_at < now() - make_interval(
                days => CASE WHEN o.state = 'dead' THEN %(keep_dead_days)s ELSE %(keep_days)s END)
+           AND NOT (o.state = 'cancelled' AND o.every_s IS NOT NULL AND o.kind = ANY (%(passes)s::text[])
+                    AND o.error = %(by_request)s)
          LIMIT 10000
            FOR UPDATE SKIP LOCKED) old
  WHERE j.tenant_id = old.tenant_id AND j.id = old.id

@@ -1,6 +1,8 @@
 """Sources with a server of PostgreSQL: rows of its tables, and folders as `ingest` takes them."""
 
 import json
+import os
+import uuid
 from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
@@ -10,6 +12,7 @@ from uuid import UUID
 
 import psycopg
 import pytest
+from sqlalchemy import make_url
 
 from kosmos_rag import Engine, SourceDocument
 from kosmos_rag.core.config import DatabaseSettings, IngestionSettings
@@ -105,6 +108,25 @@ def test_sql__a_server_that_is_gone_is_unavailable(
         _source().load(entry)
     assert caught.value.code == "unavailable"
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("right", ["LOGIN", "SELECT"])
+def test_sql__an_account_that_is_refused_is_told_by_its_variable(
+    right: str, table: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An account that has expired is no server that is gone: `doctor` and an alert name it."""
+    name = f"reader_{uuid.uuid4().hex}"
+    table.execute(f"CREATE ROLE {name} LOGIN")
+    if right == "LOGIN":
+        table.execute(f"ALTER ROLE {name} NOLOGIN")
+    monkeypatch.setenv(
+        "KB_URL", make_url(os.environ["KB_URL"]).set(username=name).render_as_string(hide_password=False)
+    )
+    listing = _source().listing()
+    assert list(listing) == []
+    assert listing.error is not None
+    assert listing.error.code == "no_permission"
+    assert "KB_URL" in str(listing.error)
 
 
 def test_ingest__heeds_ignore_files_and_removes_what_they_come_to_name(

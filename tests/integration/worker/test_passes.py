@@ -285,6 +285,29 @@ def test_pass__that_lost_its_lease_changes_nothing(engine: Engine, scope: Tenant
     assert queue.count_unfinished([kinds.DOCUMENT]) == 0
 
 
+def test_source__that_is_paused_in_a_pass_goes_on_where_it_is_resumed(
+    engine: Engine, scope: Tenant, work: Work, folder: Path
+) -> None:
+    scope.jobs.enqueue(folder, every=timedelta(minutes=5))
+    work()
+    (folder / "page-1.md").unlink()
+    scope.jobs.enqueue(folder, every=timedelta(minutes=5))
+    queue = Queue.open(engine.database, engine.settings.worker)
+    (sync,) = queue.claim(1, kinds=[kinds.SYNC], worker="first")
+    assert scope.jobs.cancel([sync.id]) == [sync.id]
+    EngineJobRunner(engine).run([sync], open_channel(queue)[1])
+    work()
+    assert len(scope.documents()) == 12
+    with engine.database.worker.untenanted() as connection:
+        connection.execute("UPDATE kosmos.jobs SET finished_at = now() - interval '1 year' WHERE state = 'cancelled'")
+    queue.prune(keep_days=7, keep_dead_days=30)
+    assert scope.jobs.retry([sync.id]) == [sync.id], "a source may be paused for long"
+    work()
+    assert len(scope.documents()) == 11
+    (info,) = scope.jobs.find(states=[JobState.SCHEDULED], kinds=[kinds.SYNC])
+    assert (info.id, info.every_s) == (sync.id, 300)
+
+
 def test_names_that_json_cannot_hold__fail_alone(scope: Tenant, work: Work, tmp_path: Path) -> None:
     lines = ['{"id": "a\\u0000b", "text": "one"}', '{"id": "a\\u0000b", "text": "two"}', '{"id": "c", "text": "three"}']
     (tmp_path / "rows.jsonl").write_text("\n".join(lines))

@@ -34,3 +34,23 @@ def test_page_that_is_gone__is_removed_by_the_second_pass_of_each_collection(
             if number == 0:
                 del server.replies["/leave"]
     assert documents == [2, 2, 2, 2, 1, 1]
+
+
+def test_login__that_is_refused_is_the_event_of_an_expired_source(
+    engine: Engine, work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sitemap is refused before the first page, and is not the source."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("DOCS_COOKIE", "session=1")
+    scope = engine.tenant("acme")
+    scope.events.start()
+    with Server.run() as server:
+        for path in ("/", "/sitemap.xml"):
+            server.replies[path] = lambda handler: handler.send(401)
+        scope.jobs.enqueue(
+            {"kind": "site", "url": server.url(), "delay_s": 0, "headers_env": {"Cookie": "DOCS_COOKIE"}}
+        )
+        work()
+    (event,) = scope.events.read()[0]
+    assert (event.type, event.data["source"], event.data["failures"]) == ("source.expired", server.url(), 2)
+    assert [failure.code for failure in scope.jobs.list_refused_sources()] == ["no_permission"]

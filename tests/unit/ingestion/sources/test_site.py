@@ -134,6 +134,43 @@ def test_page_that_is_gone__is_missed_by_passes_with_other_values(site: Site, mo
     assert "/guide/a" not in site.run(**headers)[0]
 
 
+def _lead(site: Site, path: str, target: str) -> None:
+    site._server.replies[path] = lambda handler: handler.send(302, Location=target)
+
+
+def test_page_that_moves__is_removed_after_two_passes(site: Site) -> None:
+    site.put("/guide/new", "<p>Leave</p>")
+    site.run()
+    _lead(site, "/guide/a", "/guide/new")
+    assert [site.run()[0] for _ in range(2)] == [
+        ["/", "/guide/a", "/guide/b?x=1"],
+        ["/", "/guide/b?x=1", "/guide/new"],
+    ]
+
+
+@pytest.mark.parametrize("status", [302, 401])
+def test_login__that_has_expired_removes_nothing_and_is_told(
+    site: Site, monkeypatch: pytest.MonkeyPatch, status: int
+) -> None:
+    """Many sites answer without a session by the page of their login, and others refuse all pages."""
+    monkeypatch.setenv("DOCS_COOKIE", "session=1")
+    login: dict[str, Any] = {"headers_env": {"Cookie": "DOCS_COOKIE"}}
+    site.put("/login", "<p>Sign in</p>")
+    pages = site.run(**login)[0]
+    replies = dict(site._server.replies)
+    for path in ("/", "/sitemap.xml", "/guide/a", "/guide/b?x=1"):
+        site._server.replies[path] = lambda handler: handler.send(status, Location="/login")
+    for _ in range(3):
+        listing = site.run(**login)[1]
+        assert not listing.complete
+        assert listing.error is not None
+        assert (listing.error.code, listing.name) == ("no_permission", f"{site.root}/")
+    site._server.replies.clear()
+    site._server.replies.update(replies)
+    names, listing = site.run(**login)
+    assert (names, listing.complete) == (pages, True)
+
+
 def test_first_pass__and_those_after_incomplete_ones_remove_nothing(site: Site, tmp_path: Path) -> None:
     site.run()
     [state] = (tmp_path / "cache" / "kosmos-rag" / "sites").iterdir()
