@@ -2,7 +2,6 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, Generic, TypeVar
@@ -16,16 +15,15 @@ from kosmos_rag.core.section import Switch
 from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.atlassian import AtlassianSite, FormError, translate_form_errors
 from kosmos_rag.ingestion.sources.atlassian_readers import narrow
-from kosmos_rag.ingestion.sources.files import PassCache, too_large_error
+from kosmos_rag.ingestion.sources.files import too_large_error
 from kosmos_rag.ingestion.sources.listing import Entry, Listing
+from kosmos_rag.ingestion.sources.pass_items import PassItems, open_items
 from kosmos_rag.ingestion.sources.spec import AtlassianAccess, NamedReaders
 
 OVERLAP_S = 900
 """Seconds that the search index of a server may lag behind."""
 MAX_CONFIRMATIONS = 1000
 """Missing documents that one pass asks the server for; the next pass continues."""
-Items = dict[str, dict[str, Any]]
-"""What the passes have found by id, as JSON. Each has the key of its `space` or `project`."""
 
 
 class AtlassianSpec(NamedReaders, AtlassianAccess):
@@ -64,7 +62,7 @@ class AtlassianSource(ABC, Generic[Site, Spec]):
         self._spec, self._site, self._containers = spec, site, containers
         self._client, self._prefix = site.client, site.prefix
         self._max_bytes = settings.max_file_bytes
-        self._cache = PassCache(site.kind, *self._client.identity, sorted(containers))
+        self._identity = (site.kind, *self._client.identity, sorted(containers))
 
     def listing(self) -> Listing:
         """Start a pass."""
@@ -90,44 +88,43 @@ class AtlassianSource(ABC, Generic[Site, Spec]):
     def _entries(self, containers: dict[str, str]) -> Iterator[Entry | IngestFailure]:
         """Yield the entries of a pass, and put the spaces or projects into `containers`."""
         began = time.time()
-        with translate_form_errors(self._spec.url):
+        with translate_form_errors(self._spec.url), open_items(*self._identity) as items:
             containers |= self._list_containers()
             for key in sorted(set(self._containers) - containers.keys()):
                 message = f"{self._spec.url} shows the account no {self.container} {key}; check its permissions"
                 failure = one_line(f"{message}, or remove the key")
                 yield IngestFailure(source=f"{self._prefix}{key}", code="not_found", message=failure)
-            cached = self._cache.read()
+            cached = items.read_state()
             compared = cached.get("compared", 0.0)
             elapsed = began - cached.get("listed", 0.0)
             is_recent = elapsed >= 0 and 0 <= began - compared < self._spec.full_every_s
             is_full = cached.get("containers") != containers or "unlisted" not in cached or not is_recent
-            items: Items = {} if is_full else cached["items"]
-            if not is_full:
+            if is_full:
+                items.remove_others(())
+            else:
                 self._search_all(items, containers, int(elapsed + OVERLAP_S) // 60 + 1, containers)
             # No search finds what was deleted or moved away. Counted first: what is deleted later is missed next time.
             counts = {key: self._count(key) for key in containers}
             unlisted = self._count_unlisted(counts, items)
             stale = {key for key in containers if is_full or unlisted[key] != cached["unlisted"].get(key)}
-            items = {identifier: item for identifier, item in items.items() if item[self.container] not in stale}
+            items.remove_others(containers.keys() - stale)
             self._search_all(items, stale, None, containers)
             unlisted = {**unlisted, **self._count_unlisted({key: counts[key] for key in stale}, items)}
             yield from self._list_entries(items)
-        compared = began if is_full else compared
-        self._cache.write(
-            {"listed": began, "compared": compared, "containers": containers, "items": items, "unlisted": unlisted}
-        )
+            compared = began if is_full else compared
+            items.write_state({"listed": began, "compared": compared, "containers": containers, "unlisted": unlisted})
 
     def _search_all(
-        self, items: Items, keys: Iterable[str], minutes: int | None, containers: Mapping[str, str]
+        self, items: PassItems, keys: Iterable[str], minutes: int | None, containers: Mapping[str, str]
     ) -> None:
         for key in keys:
             for answer in self._search(key, minutes):
                 self._update(items, answer, containers)
 
-    def _count_unlisted(self, counts: Mapping[str, int | None], items: Items) -> dict[str, int | None]:
+    def _count_unlisted(self, counts: Mapping[str, int | None], items: PassItems) -> dict[str, int | None]:
         """Return how many documents, comments and files the site counts that no pass has found."""
-        listed = Counter(item[self.container] for item in items.values())
-        return {key: None if count is None else count - listed[key] for key, count in counts.items()}
+        listed = items.count()
+        return {key: None if count is None else count - listed.get(key, 0) for key, count in counts.items()}
 
     def _build_attachment(
         self, name: str, size: int, etag: Sequence[object], locator: Mapping[str, Any]
@@ -172,11 +169,11 @@ class AtlassianSource(ABC, Generic[Site, Spec]):
         """
 
     @abstractmethod
-    def _update(self, items: Items, answer: Mapping[str, Any], containers: Mapping[str, str]) -> None:
+    def _update(self, items: PassItems, answer: Mapping[str, Any], containers: Mapping[str, str]) -> None:
         """Put what a search has answered into the items."""
 
     @abstractmethod
-    def _list_entries(self, items: Items) -> Iterator[Entry | IngestFailure]:
+    def _list_entries(self, items: PassItems) -> Iterator[Entry | IngestFailure]:
         """Yield the documents of the items."""
 
     @abstractmethod

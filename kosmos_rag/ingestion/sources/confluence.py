@@ -1,7 +1,6 @@
 """The pages, comments and attachments of a Confluence as a source."""
 
 import re
-from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from html import escape
@@ -12,7 +11,7 @@ from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.config.display import one_line
 from kosmos_rag.core.errors import SourceError
 from kosmos_rag.core.types import IngestFailure, SourceDocument
-from kosmos_rag.ingestion.sources.atlassian_source import AtlassianSource, AtlassianSpec, Confirmation, Items
+from kosmos_rag.ingestion.sources.atlassian_source import AtlassianSource, AtlassianSpec, Confirmation
 from kosmos_rag.ingestion.sources.confluence_permissions import (
     Confluence,
     ConfluenceReaders,
@@ -20,6 +19,7 @@ from kosmos_rag.ingestion.sources.confluence_permissions import (
     name_attachment,
 )
 from kosmos_rag.ingestion.sources.listing import Entry
+from kosmos_rag.ingestion.sources.pass_items import PassItem, PassItems
 from kosmos_rag.ingestion.sources.spec import ConfluenceAccess, ConfluencePermissions
 from kosmos_rag.parsing import media_types
 
@@ -58,41 +58,41 @@ class ConfluenceSource(AtlassianSource[Confluence, ConfluenceSpec]):
         total = None if answer is None else answer.get("totalSize")
         return None if total is None else int(total)
 
-    def _update(self, items: Items, answer: Mapping[str, Any], containers: Mapping[str, str]) -> None:
+    def _update(self, items: PassItems, answer: Mapping[str, Any], containers: Mapping[str, str]) -> None:
         identifier = str(answer["id"])
         if answer["space"]["key"] not in containers:
-            items.pop(identifier, None)
+            items.remove(identifier)
             return
-        item = {"type": answer["type"], "version": answer["version"]["number"], "space": answer["space"]["key"]}
-        if answer["type"] in ("comment", "attachment"):
-            item["container"] = str(answer["container"]["id"])
+        value = {"type": answer["type"], "version": answer["version"]["number"]}
+        parent = str(answer["container"]["id"]) if answer["type"] in ("comment", "attachment") else None
         if answer["type"] == "attachment":
-            item |= {
+            value |= {
                 "title": answer["title"],
                 "size": int(answer.get("extensions", {}).get("fileSize") or 0),
                 "download": answer["_links"]["download"],
                 "updated": answer["version"].get("when"),
             }
-        items[identifier] = item
+        items.put(PassItem(identifier, answer["space"]["key"], value, parent))
 
-    def _list_entries(self, items: Items) -> Iterator[Entry | IngestFailure]:
-        comments = _group_comments(items) if self._spec.comments else {}
-        for identifier, item in items.items():
-            if item["type"] in ("page", "blogpost"):
-                state = item["version"], item["space"], comments.get(identifier, [])
+    def _list_entries(self, items: PassItems) -> Iterator[Entry | IngestFailure]:
+        for identifier, space, value, parent in items:
+            if value["type"] in ("page", "blogpost"):
+                children = items.list_children(identifier) if self._spec.comments else ()
+                comments = sorted(
+                    (child.id, child.value["version"]) for child in children if child.value["type"] == "comment"
+                )
                 yield Entry(
                     source=self._prefix + identifier,
-                    etag=self._spec.compute_etag(*state),
+                    etag=self._spec.compute_etag(value["version"], space, comments),
                     locator={"page": identifier},
                 )
-            elif item["type"] == "attachment" and self._spec.attachments:
-                attachment = {"id": identifier, "title": item["title"], "container": {"id": item["container"]}}
+            elif value["type"] == "attachment" and self._spec.attachments:
+                attachment = {"id": identifier, "title": value["title"], "container": {"id": parent}}
                 name = name_attachment(self._prefix, attachment)
-                updated = item.get("updated")
-                locator = {"page": item["container"], "download": item["download"], "updated": updated}
-                # Earlier releases stored no time: such an attachment is read again once a listing names it.
-                etag = [item["version"], item["space"], *([updated] if updated else [])]
-                yield self._build_attachment(name, item["size"], etag, locator)
+                updated = value.get("updated")
+                locator = {"page": parent, "download": value["download"], "updated": updated}
+                etag = [value["version"], space, *([updated] if updated else [])]
+                yield self._build_attachment(name, value["size"], etag, locator)
 
     def _has_feed(self) -> bool:
         return self._feed is not None
@@ -144,15 +144,6 @@ class ConfluenceSource(AtlassianSource[Confluence, ConfluenceSpec]):
 def _name_author(comment: Mapping[str, Any]) -> str:
     author = comment["version"].get("by") or {}
     return str(author.get("displayName") or "?")
-
-
-def _group_comments(items: Items) -> dict[str, list[tuple[str, int]]]:
-    """Return ids and versions of the comments of each page."""
-    comments: dict[str, list[tuple[str, int]]] = defaultdict(list)
-    for identifier, item in items.items():
-        if item["type"] == "comment":
-            comments[item["container"]].append((identifier, item["version"]))
-    return {page: sorted(answer) for page, answer in comments.items()}
 
 
 class _Confirmation(Confirmation[Confluence]):

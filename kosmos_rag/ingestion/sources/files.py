@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import sqlite3
 import stat
 import tempfile
 import uuid
@@ -52,6 +53,39 @@ def cache_folder(kind: str) -> Path:
     import platformdirs
 
     return platformdirs.user_cache_path("kosmos-rag", appauthor=False) / kind
+
+
+def open_sqlite(path: Path, schema: str, *, timeout_s: float = 5.0) -> sqlite3.Connection:
+    """Open a file of SQLite that may be lost.
+
+    A broken one, as after a crash of the machine, is made again. Each statement is kept at once, unless a transaction
+    was begun. Raises sqlite3.Error.
+
+    Args:
+        path: where it is, or is to be.
+        schema: statements that create what is missing.
+        timeout_s: seconds to wait for another process that writes.
+    """
+    try:
+        return _connect(path, schema, timeout_s)
+    except sqlite3.OperationalError:  # as where another process holds it for too long
+        raise
+    except sqlite3.DatabaseError:
+        path.unlink(missing_ok=True)
+        return _connect(path, schema, timeout_s)
+
+
+def _connect(path: Path, schema: str, timeout_s: float) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=timeout_s)
+    try:
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.executescript(schema)
+        if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+            raise sqlite3.DatabaseError("the file is malformed")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 class PassCache:

@@ -9,9 +9,10 @@ from urllib.parse import quote
 
 from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.types import IngestFailure, SourceDocument
-from kosmos_rag.ingestion.sources.atlassian_source import AtlassianSource, AtlassianSpec, Confirmation, Items
+from kosmos_rag.ingestion.sources.atlassian_source import AtlassianSource, AtlassianSpec, Confirmation
 from kosmos_rag.ingestion.sources.jira_permissions import READER_FIELDS, IssueAt, Jira, JiraReaders, name_attachments
 from kosmos_rag.ingestion.sources.listing import Entry
+from kosmos_rag.ingestion.sources.pass_items import PassItem, PassItems
 from kosmos_rag.ingestion.sources.spec import JiraAccess, JiraPermissions
 from kosmos_rag.parsing import media_types
 
@@ -58,7 +59,7 @@ class JiraSource(AtlassianSource[Jira, JiraSpec]):
 
     def _update(
         self,
-        items: Items,
+        items: PassItems,
         answer: Mapping[str, Any],
         containers: Mapping[str, str],  # noqa: ARG002 — a search of a project has its issues only
     ) -> None:
@@ -67,17 +68,17 @@ class JiraSource(AtlassianSource[Jira, JiraSpec]):
             for file in answer["fields"].get("attachment") or ()
         ]
         fields = answer["fields"]
-        project = fields["project"]["key"]
-        items[str(answer["id"])] = {"updated": fields["updated"], "project": project, "files": files}
+        value = {"updated": fields["updated"], "files": files}
+        items.put(PassItem(str(answer["id"]), fields["project"]["key"], value))
 
-    def _list_entries(self, items: Items) -> Iterator[Entry | IngestFailure]:
-        for identifier, item in items.items():
+    def _list_entries(self, items: PassItems) -> Iterator[Entry | IngestFailure]:
+        for identifier, _, value, _ in items:
             yield Entry(
                 source=self._prefix + identifier,
-                etag=self._spec.compute_etag(item["updated"]),
+                etag=self._spec.compute_etag(value["updated"]),
                 locator={"issue": identifier},
             )
-            for file in item["files"] if self._spec.attachments else ():
+            for file in value["files"] if self._spec.attachments else ():
                 name = f"{self._prefix}{identifier}/{file['id']}/{file['filename']}"
                 locator = {"issue": identifier, "attachment": file["id"], "filename": file["filename"]}
                 yield self._build_attachment(name, file["size"], (file["id"],), locator)

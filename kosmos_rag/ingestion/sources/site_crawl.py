@@ -196,7 +196,7 @@ class Crawl:
         return page
 
     def _has_login(self, url: str) -> bool:
-        """Return whether a page is the first one of a site that is read with a login."""
+        """Return whether a page is the first one of a site with a login."""
         return url == self._scope.first and bool(self._spec.headers_env)
 
     def _read(self, url: str, response: Response | None) -> StoredPage:

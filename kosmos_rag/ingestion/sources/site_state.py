@@ -2,13 +2,14 @@
 
 import json
 import os
-import sqlite3
 import time
 from collections.abc import Container, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from hashlib import blake2b
 from pathlib import Path
+
+from kosmos_rag.ingestion.sources.files import open_sqlite
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS page (
@@ -52,13 +53,8 @@ class SiteState:
         """
         folder.mkdir(parents=True, exist_ok=True)
         path = folder / f"{blake2b(identity.encode(), digest_size=16).hexdigest()}.sqlite"
-        try:
-            self._connection = _connect(path)
-        except sqlite3.OperationalError:  # as where another pass holds it for too long
-            raise
-        except sqlite3.DatabaseError:  # a broken file, as after a crash of the machine
-            path.unlink(missing_ok=True)
-            self._connection = _connect(path)
+        # Each page is kept at once: a transaction of the whole pass would hold up other passes.
+        self._connection = open_sqlite(path, _SCHEMA, timeout_s=_LOCKED_S)
         os.utime(path)
         for other in folder.glob("*.sqlite"):
             with suppress(FileNotFoundError):  # another pass removes them too
@@ -102,18 +98,3 @@ class SiteState:
     def close(self) -> None:
         """Close the file."""
         self._connection.close()
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    """Open a state. Raises sqlite3.Error, DatabaseError for a broken one."""
-    # Each page is kept at once: a transaction of the whole pass would hold up other passes.
-    connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=_LOCKED_S)
-    try:
-        connection.execute("PRAGMA synchronous = OFF")
-        connection.execute(_SCHEMA)
-        if connection.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
-            raise sqlite3.DatabaseError("the file is malformed")
-    except BaseException:
-        connection.close()
-        raise
-    return connection

@@ -12,8 +12,8 @@ from kosmos_rag import Engine, Settings, Tenant
 from kosmos_rag.core.errors import SourceError
 from kosmos_rag.engine.diagnosis import diagnose
 from kosmos_rag.ingestion.sources import atlassian
-from kosmos_rag.ingestion.sources.atlassian_source import Items
 from kosmos_rag.ingestion.sources.confluence import ConfluenceSource
+from kosmos_rag.ingestion.sources.pass_items import PassItems
 from tests.integration.variants import changed
 from tests.integration.worker.working import CountingEmbedder, Work, assert_adds_up, counts, last_run, run_listing
 from tests.unit.ingestion.sources.atlassian_site import TOKEN, Parameters, fail
@@ -153,10 +153,10 @@ def test_attachment__that_was_stored_without_its_time_gets_new_readers_once_it_i
     """Earlier releases stored attachments so."""
     update = ConfluenceSource._update
 
-    def update_without_time(source: ConfluenceSource, items: Items, *values: Any) -> None:
+    def update_without_time(source: ConfluenceSource, items: PassItems, *values: Any) -> None:
         update(source, items, *values)
-        for item in items.values():
-            item.pop("updated", None)
+        for item in list(items):
+            items.put(item._replace(value={key: item.value[key] for key in item.value.keys() - {"updated"}}))
 
     with monkeypatch.context() as patched:
         patched.setattr(ConfluenceSource, "_update", update_without_time)
