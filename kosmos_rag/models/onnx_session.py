@@ -2,7 +2,10 @@
 
 import json
 import os
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +28,11 @@ On a CPU, larger batches are not faster, and ONNX Runtime keeps the memory of ea
 """
 _CALL_TOKENS = 11
 """What another batch costs, in tokens: 376 sentences of Cranfield took 1.2 s more alone than together."""
+
+_CONCURRENT = 20
+"""Calls that began during another one, and further batches of a call, from which on they share the cores."""
+_SHARES = 4
+"""Shares of the cores at most: each batch that runs has memory of its own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,7 +67,6 @@ class OnnxModel:
             description: Tokenization and pooling of the model.
         """
         disable_telemetry()
-        import onnxruntime
         from tokenizers import Tokenizer as Backend
 
         self._definition = tokenizer
@@ -67,13 +74,45 @@ class OnnxModel:
         self._backend = Backend.from_str(self._definition)
         self._backend.no_padding()
         self._truncate(description.max_tokens)
+        self._file, self._file_identity = file, _identify(file)
+        self._session = self._open_session(_count_threads())
+        self._inputs = {entry.name for entry in self._session.get_inputs()}
+        self._lock = threading.Lock()
+        self._running = self._concurrent = 0
+        self._pool: Executor | None = None
+
+    def _open_session(self, threads: int) -> Any:
+        import onnxruntime
+
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads, options.inter_op_num_threads = _count_threads(), 1
+        options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
         # Threads wait actively within a run, which saves a fifth of a question's time. After it they would keep a core
         # busy that other requests and the database need.
         options.add_session_config_entry("session.force_spinning_stop", "1")
-        self._session = onnxruntime.InferenceSession(str(file), options, providers=["CPUExecutionProvider"])
-        self._inputs = {entry.name for entry in self._session.get_inputs()}
+        return onnxruntime.InferenceSession(str(self._file), options, providers=["CPUExecutionProvider"])
+
+    @contextmanager
+    def _share_cores(self, batches: int) -> Iterator[Executor | None]:
+        """Yield what runs the batches of a call; None to run one after the other.
+
+        All cores together answer one caller fastest. Where calls overlap or have several batches, the cores wait for
+        each other: after some of these, calls and batches share the cores.
+        """
+        with self._lock:
+            before = self._concurrent
+            self._concurrent += batches - 1 + (self._running > 0)
+            is_due = before < _CONCURRENT <= self._concurrent
+            self._running += 1
+        try:
+            cores = _count_threads()
+            # Another model may have been installed meanwhile.
+            if is_due and cores > 1 and _identify(self._file) == self._file_identity:
+                shares = min(cores, _SHARES)
+                self._session, self._pool = self._open_session(cores // shares), ThreadPoolExecutor(shares, "onnx")
+            yield self._pool if batches > 1 else None
+        finally:
+            with self._lock:
+                self._running -= 1
 
     @property
     def max_tokens(self) -> int:
@@ -143,16 +182,18 @@ class OnnxModel:
             reduce: Makes the rows of a batch of the model's first output and the attention mask.
         """
         encodings = self._backend.encode_batch_fast(list(inputs))
-        rows, order = [], []
         lengths = list(map(len, encodings))
-        for batch in split_batches(lengths, inputs=batch_size, tokens=_BATCH_TOKENS, call_tokens=_CALL_TOKENS):
-            order += batch
+        batches = list(split_batches(lengths, inputs=batch_size, tokens=_BATCH_TOKENS, call_tokens=_CALL_TOKENS))
+
+        def run(batch: Sequence[int]) -> NDArray[np.float32]:
             arrays = pad([encodings[place] for place in batch], self._description.pad_id)
             fed = {name: array for name, array in arrays.items() if name in self._inputs}
-            rows.append(reduce(self._session.run(None, fed)[0], arrays["attention_mask"]))
-        by_length = np.concatenate(rows)
+            return reduce(self._session.run(None, fed)[0], arrays["attention_mask"])
+
+        with self._share_cores(len(batches)) as pool:
+            by_length = np.concatenate(list(map(run, batches) if pool is None else pool.map(run, batches)))
         result = np.empty_like(by_length)
-        result[order] = by_length
+        result[[place for batch in batches for place in batch]] = by_length
         return result, sum(map(len, encodings))
 
 
@@ -176,6 +217,15 @@ def disable_telemetry() -> None:
     From version 1.31 on it reports machine and sessions to Microsoft. Read once, at its import.
     """
     os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
+
+
+def _identify(file: Path) -> tuple[int, ...] | None:
+    """Return what changes with another file of the name; None where there is none."""
+    try:
+        stat = file.stat()
+    except OSError:
+        return None
+    return stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns
 
 
 def _count_threads() -> int:

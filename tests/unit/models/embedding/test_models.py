@@ -22,7 +22,7 @@ from kosmos_rag.models.embedding.registry import embed_queries
 from kosmos_rag.models.embedding.sentence_transformer import SentenceTransformerEmbedder
 from kosmos_rag.models.embedding.space import check_compatible, describe_space
 from kosmos_rag.models.onnx import require_runtime
-from kosmos_rag.models.onnx_session import OnnxModel
+from kosmos_rag.models.onnx_session import _CONCURRENT, OnnxModel
 from kosmos_rag.storage.tenants import tenant
 
 ONCE = "once on this machine; it takes seconds to minutes"
@@ -216,6 +216,33 @@ def test_onnx__limits_the_tokens_of_a_batch(minilm: SentenceTransformerEmbedder)
     assert max(rows for rows, _ in shapes) == 32, "short texts fill a batch by their number"
 
 
+@pytest.mark.model
+@pytest.mark.parametrize("has_several_callers", [True, False])
+def test_onnx__divides_the_cores_among_callers_and_batches(
+    has_several_callers: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One caller with one text has all cores; the vectors stay."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    embedder, texts = _embedder(), [*TEXTS, *(f"word {number} " * number for number in range(60))]
+    alone = np.array([embedder.embed_query(text) for text in texts])
+    model = embedder._model()
+    assert isinstance(model, OnnxModel)
+
+    def count_threads() -> int:
+        return int(model._session.get_session_options().intra_op_num_threads)
+
+    assert count_threads() == 2
+    if has_several_callers:
+        with ThreadPoolExecutor(4) as pool:
+            while model._concurrent <= _CONCURRENT:
+                list(pool.map(embedder.embed_query, texts))
+    else:
+        while model._concurrent <= _CONCURRENT:
+            embedder.embed(texts)
+    assert count_threads() == 1
+    assert embedder.embed(texts) == pytest.approx(alone, abs=1e-6)
+
+
 @pytest.fixture(scope="module")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., str]:
     """Write a tiny model with random weights; the arguments are its modules after the transformer."""
@@ -285,6 +312,21 @@ def test_onnx__reproduces_the_modules_of_a_model_or_leaves_them_to_sentence_tran
     assert again.embed(TEXTS) == pytest.approx(onnx.embed(TEXTS), abs=1e-6)
     assert {file: file.stat().st_mtime_ns for file in export.rglob("*")} == modified
     assert caplog.messages.count(f"exporting {options['rag.embedding.model']} for ONNX Runtime, {ONCE}") == 1
+
+
+def test_onnx__keeps_its_session_where_the_file_is_another_one(build: Callable[..., str], tmp_path: Path) -> None:
+    """The vectors of another model would not be those of the space."""
+    options = {"rag.embedding.model": build("mean"), "rag.embedding.dimensions": 32, "models.backend": "onnx"}
+    embedder = _embedder(**options, **{"models.cache_dir": str(tmp_path)})
+    model, before = embedder._model(), embedder.embed(TEXTS)
+    assert isinstance(model, OnnxModel)
+    session = model._session
+    model._file.unlink()
+    with ThreadPoolExecutor(4) as pool:
+        while model._concurrent <= _CONCURRENT:
+            list(pool.map(embedder.embed_query, TEXTS))
+    assert model._session is session
+    assert embedder.embed(TEXTS) == pytest.approx(before, abs=1e-6)
 
 
 def test_auto__loads_with_torch_what_cannot_be_exported(
