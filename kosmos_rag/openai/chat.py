@@ -47,6 +47,8 @@ class ChatCompletionRequest(Sampling):
     presence_penalty: Any = None
     frequency_penalty: Any = None
     seed: Any = None
+    reasoning_effort: Any = None
+    verbosity: Any = None
 
 
 class ChatMessage(BaseModel):

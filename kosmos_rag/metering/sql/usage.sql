@@ -50,15 +50,26 @@ SELECT DISTINCT g.hour
 DELETE FROM kosmos.usage u WHERE u.tenant_id = %(tenant_id)s AND u.hour < %(before)s
 
 -- name: measure_stored
--- What each collection has now: chunks, and bytes of the files that they were made from. Nothing where this hour has it:
--- maintenance comes every few minutes, and reads all documents here.
-SELECT d.collection, sum(v.chunks)::bigint, sum(v.bytes)::bigint
-  FROM kosmos.documents d
-  JOIN kosmos.document_versions v ON v.tenant_id = %(tenant_id)s AND v.document_id = d.id AND v.number = d.version
- WHERE d.tenant_id = %(tenant_id)s
-   AND NOT EXISTS (SELECT FROM kosmos.usage u
+-- What each collection has now: chunks, and bytes of the files that they were made from; zero where it had some, or its
+-- last amount would stay. Nothing where this hour has it: maintenance comes every few minutes, and reads all documents here.
+WITH present AS (
+    SELECT d.collection, sum(v.chunks)::bigint AS chunks, sum(v.bytes)::bigint AS bytes
+      FROM kosmos.documents d
+      JOIN kosmos.document_versions v ON v.tenant_id = %(tenant_id)s AND v.document_id = d.id AND v.number = d.version
+     WHERE d.tenant_id = %(tenant_id)s
+     GROUP BY d.collection
+), earlier AS (
+    SELECT DISTINCT u.collection
+      FROM kosmos.usage u
+     WHERE u.tenant_id = %(tenant_id)s AND u.quantity = ANY (%(levels)s::text[]) AND u.amount > 0
+       AND u.hour = (SELECT max(l.hour) FROM kosmos.usage l
+                      WHERE l.tenant_id = %(tenant_id)s AND l.quantity = ANY (%(levels)s::text[]))
+)
+SELECT collection, coalesce(p.chunks, 0), coalesce(p.bytes, 0)
+  FROM present p
+  FULL JOIN earlier USING (collection)
+ WHERE NOT EXISTS (SELECT FROM kosmos.usage u
                     WHERE u.tenant_id = %(tenant_id)s AND u.hour = %(hour)s AND u.quantity = ANY (%(levels)s::text[]))
- GROUP BY d.collection
 
 -- name: read_totals
 -- What a tenant, or one reader, has used since a time.

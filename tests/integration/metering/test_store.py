@@ -146,6 +146,24 @@ def test_record_stored__keeps_one_amount_an_hour_and_reads_the_last(acme: Tenant
     assert store.read(since=SINCE, until=UNTIL, every="hour").total("stored_chunks") == 4
 
 
+def test_record_stored__of_what_was_deleted_is_zero_once(acme: Tenant, engine: Engine) -> None:
+    engine.tenant("acme", collection="new").ingest(SourceDocument(source="c.md", data=b"Margin."))
+    store, hours = UsageStore(acme), [NOW + timedelta(hours=number) for number in range(4)]
+    store.record_stored(hours[0])
+    engine.tenant("acme", collection="new").delete("c.md")
+    store.record_stored(hours[1])
+    report = store.read(since=SINCE, until=UNTIL, by=["collection"])
+    stored = {row.collection: row.amount for row in report.amounts if row.quantity == "stored_chunks"}
+    assert stored == {"default": 1, "new": 0}
+    for document in acme.documents():
+        acme.delete(document.source)
+    for hour in hours[2:]:
+        store.record_stored(hour)
+    assert store.read(since=SINCE, until=UNTIL).total("stored_bytes") == 0
+    by_hour = store.read(since=SINCE, until=UNTIL, every="hour")
+    assert [row.amount for row in by_hour.amounts if row.quantity == "stored_chunks"] == [2, 1, 0]
+
+
 def test_prune__deletes_old_usage(acme: Tenant) -> None:
     _store(acme, 1)
     store = UsageStore(acme)

@@ -76,7 +76,9 @@ def test_response_stream__has_the_events_of_the_sdk(speaking: Speaking, store: s
 def test_chat__answers_and_streams(speaking: Speaking, store: str) -> None:
     client = speaking.client("read", name="reader")
     messages: Any = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": QUESTION}]
-    answer = client.chat.completions.create(model="writer", messages=messages, tools=[tool(store)])
+    answer = client.chat.completions.create(
+        model="writer", messages=messages, tools=[tool(store)], reasoning_effort="low", verbosity="low"
+    )
     assert answer.choices[0].message.content == WRITTEN
     assert answer.choices[0].finish_reason == "stop"
     annotations: Any = answer.choices[0].message.annotations

@@ -152,7 +152,7 @@ def _error_response(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
         status, title, detail, headers = error.status_code, HTTPStatus(error.status_code).phrase, error.detail, {}
         if status == HTTPStatus.NOT_FOUND and detail == title:
-            title, detail = "There is no such page", "Check the address, or start from one of the pages above."
+            title, detail = "There is no such page", "Check the address."
     elif isinstance(error, KosmosError):
         problem = to_problem(error)
         if problem.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
