@@ -56,7 +56,7 @@ class OnnxDescription:
 class OnnxModel:
     """An exported model, for texts or pairs of texts.
 
-    Thread-safe: nothing on tokenizer and session changes.
+    Thread-safe: nothing on the tokenizer and a session changes.
     """
 
     def __init__(self, file: Path, tokenizer: str, description: OnnxDescription) -> None:
