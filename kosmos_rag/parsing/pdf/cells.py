@@ -251,7 +251,7 @@ def _surrounds(above: Row, row: Row, below: Row) -> bool:
     return (
         above.cells.keys() == below.cells.keys()
         and not above.cells.keys() & row.cells.keys()
-        and abs(up - down) < 0.1 * up
+        and abs(up - down) <= ONE_LINE * size
         and up < LEADING * size
     )
 
@@ -345,6 +345,6 @@ def is_prose(table: Table) -> bool:
     return 2 * sum(words >= _SENTENCE_WORDS for words in cells) > len(cells)
 
 
-def fill_ratio(table: Table) -> float:
+def fill_ratio(rows: Sequence[Sequence[str]]) -> float:
     """Return the share of the cells that have text."""
-    return sum(bool(cell) for row in table.rows for cell in row) / (len(table.rows) * len(table.rows[0]))
+    return sum(bool(cell) for row in rows for cell in row) / (len(rows) * len(rows[0]))

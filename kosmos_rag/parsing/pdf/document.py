@@ -5,10 +5,10 @@ import re
 import threading
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from kosmos_rag.core.errors import ParseError
@@ -52,6 +52,8 @@ class _Text:
     """Offset at which each page starts."""
     starts: dict[int, int] = field(default_factory=dict)
     """Offset of each paragraph, by identity."""
+    running: set[int] = field(default_factory=set)
+    """Offsets of running lines."""
     tables: list[TableSpan] = field(default_factory=list)
     boxes: list[LineBox] = field(default_factory=list)
 
@@ -318,6 +320,8 @@ def _compose(content: _Content) -> _Text:
             if number:
                 text.add(_PARAGRAPH_SEPARATOR)
             start = text.starts[id(paragraph)] = text.length
+            if paragraph.is_running:
+                text.running.add(start)
             text.add(paragraph.text)
             if paragraph.table is not None:
                 text.tables.append(paragraph.table.span(start))
@@ -339,7 +343,7 @@ def _separator(before: Paragraph | None) -> str:
 
 def _headings(content: _Content, text: _Text, joined: str) -> list[Heading]:
     """Return the headings of the outline, and those that their letters show."""
-    entries = _outline_headings(content.outline, joined, text.pages)
+    entries = _outline_headings(content.outline, joined, text.pages, text.running)
     places = [heading.start for heading in entries]
     headings = list(entries)
     for paragraph, title, level in find_headings(content.text_pages, content.letters)[: bounds.MAX_OUTLINE_ENTRIES]:
@@ -352,27 +356,31 @@ def _headings(content: _Content, text: _Text, joined: str) -> list[Heading]:
     return sorted(headings, key=lambda heading: (heading.start, heading.level))
 
 
-def _outline_headings(outline: _Outline, text: str, starts: Sequence[int]) -> list[Heading]:
+def _outline_headings(outline: _Outline, text: str, starts: Sequence[int], running: Container[int]) -> list[Heading]:
     """Return the entries of an outline where their titles are, in order.
 
     An outline most of whose titles are not on their pages, as those of files that were put together, has none.
     """
     ends = [*starts[1:], len(text)]
-    places = [_find_title(title, text[starts[page] : ends[page]]) for _, title, page in outline]
+    places = [_find_title(title, text, starts[page], ends[page], running) for _, title, page in outline]
     if 2 * sum(place is not None for place in places) < len(places):
         return []
     headings = (
-        Heading(level=level, title=title, start=starts[page] + (place or 0))
+        Heading(level=level, title=place[1] if place else title, start=place[0] if place else starts[page])
         for (level, title, page), place in zip(outline, places, strict=True)
     )
     return sorted(headings, key=lambda heading: heading.start)
 
 
-def _find_title(title: str, page: str) -> int | None:
-    """Return the offset of a title on its page; None if it is not there.
+def _find_title(title: str, text: str, start: int, end: int, running: Container[int]) -> tuple[int, str] | None:
+    """Return the offset of a title on its page, and the title with its number.
 
-    The title may be broken over lines; a line of its own is preferred to words within the text.
+    The result is None if it is not there. The title may be broken over lines; a line of its own is preferred to words
+    within the text, and each to a running line.
     """
     words = r"\s+".join(map(re.escape, title.split()))
-    match = re.search(rf"^(?:[\dA-Z][\d.]*\s+)?{words}$", page, re.MULTILINE) or re.search(words, page)
-    return match.start() if match else None
+    page = text[start:end]
+    lines = re.finditer(rf"^(?:[\dA-Z][\d.]*\s+)?{words}$", page, re.MULTILINE)
+    matches = list(islice(chain(lines, re.finditer(words, page)), bounds.MAX_OUTLINE_ENTRIES))
+    match = next((match for match in matches if start + match.start() not in running), next(iter(matches), None))
+    return (start + match.start(), " ".join(match[0].split())) if match else None

@@ -4,7 +4,11 @@ import re
 from collections import Counter
 from typing import NamedTuple
 
-_BOLD = re.compile(rb"bold|black|heavy|demi|medi|cmbx|sfbx|\.b$|\.b\+", re.IGNORECASE)
+_BOLD = re.compile(
+    rb"bold|black|heavy|demi|medi|cmbx|sfbx|\.b$|\.b\+|[-_, ](?:vet|fett|gras|negrita|negrito|grassetto)(?![a-z])",
+    re.IGNORECASE,
+)
+"""In names of faces; Windows translates them."""
 _BOLD_WEIGHT = 600
 """Of a face whose name does not say it."""
 

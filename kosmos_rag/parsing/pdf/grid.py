@@ -377,8 +377,11 @@ def _is_crossed(stretches: Sequence[tuple[float, float]], at: float) -> bool:
 def _is_drawing(table: Table) -> bool:
     """Return whether cells are the boxes of a drawing.
 
-    Few are filled, and none next to another.
+    Few are filled, and none next to another. Rows with one text at most may be blank ones of a form.
     """
-    return fill_ratio(table) < LEAST_FILLED or not any(
-        before and after for row in table.rows for before, after in pairwise(row)
+    rows = [row for row in table.rows if sum(map(bool, row)) > 1]
+    if len(rows) < LEAST_ROWS:
+        rows = list(table.rows)
+    return fill_ratio(rows) < LEAST_FILLED or not any(
+        before and after for row in rows for before, after in pairwise(row)
     )

@@ -19,13 +19,14 @@ Style = tuple[float, bool]
 
 _MOST_IN_A_ROW = 3
 """Headings of one style without text between them; more are a list."""
-_NUMBER = re.compile(r"((?:\d{1,2}(?:\.\d{1,2}){0,4}|[A-Z](?:\.\d{1,2})+))\.?\s+(?=[^\W\d_])")
+_NUMBER = re.compile(r"((?:\d{1,2}(?:\.\d{1,2}){0,4}|[A-Z](?:\.\d{1,2})+|[IVX]{1,5}(?=\.)))\.?\s+(?=[^\W\d_])")
 _CHAPTER = re.compile(r"[^\W\d_]{2,} (?:\d{1,2}|[A-Z]|[IVX]{1,5})[.:]?")
 _ITEM = re.compile(r"(?:[•▪◦‣○●■□☐☒*–—-]|\(?[a-z][.)]|\d+[.)](?=\s+[a-z]))\s|\d{3,}\s")  # noqa: RUF001
 _MONTH = r"(?:jan|feb|mar|mär|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez)\w*\.?"
 _DATE = re.compile(
-    rf"\W*(?:\w+day,?\s+)?(?:\d{{1,4}}[-./]\d{{1,2}}[-./]\d{{1,4}}|(?:\d{{1,2}}\.?\s+(?:of\s+)?)?{_MONTH}"
-    rf"(?:\s+\d{{1,2}}(?:st|nd|rd|th)?,?)?\s+\d{{2,4}}|{_MONTH}\s+\d{{1,2}}(?:st|nd|rd|th)?)\W*",
+    rf"\W*(?:\w+day,?\s+|(?:[^\W\d_]+\s+){{0,2}}[^\W\d_]+,\s+)?(?:\d{{1,4}}[-./]\d{{1,2}}[-./]\d{{1,4}}|(?:\d{{1,2}}\.?\s+(?:of\s+)?)?{_MONTH}"
+    rf"(?:\s+\d{{1,2}}(?:st|nd|rd|th)?,?)?\s+\d{{2,4}}|{_MONTH}\s+\d{{1,2}}(?:st|nd|rd|th)?)"
+    r"(?:,?\s+\d{1,2}:\d{2}(?::\d{2})?)?\W*",
     re.IGNORECASE,
 )
 _REMARK = re.compile(r"\([^()]*\)|(?:page|p\.|seite)\s+\d+(?:\s+\w+\s+\d+)?", re.IGNORECASE)
@@ -97,11 +98,23 @@ class _TextStyles:
         in_text: Counter[Style] = Counter()
         in_all: Counter[Style] = Counter()
         for paragraph in flow:
+            is_text = bool(paragraph.lines) and self._is_text(paragraph)
             for line in paragraph.lines:
                 in_all[line.style] += len(line.text)
-                if len(paragraph.text) > self.find_longest(paragraph):
-                    in_text[line.style] += len(line.text)
+                in_text[line.style] += len(line.text) * is_text
         self.of_text = {style for style, count in in_text.items() if 2 * count > in_all[style]}
+
+    def _is_text(self, paragraph: Paragraph) -> bool:
+        """Return whether a paragraph is no title by its form.
+
+        It is too long, a sentence, or rows of a form. A bold sentence is a part of a text in other letters.
+        """
+        text = paragraph.text
+        return (
+            len(text) > self.find_longest(paragraph)
+            or (_is_sentence(text) and text[-2:-1].isalpha() and not paragraph.lines[0].bold)
+            or (len(paragraph.lines) > 1 and (_has_labels(paragraph) or _has_cells(paragraph, None, None)))
+        )
 
     def may_be_heading(self, paragraph: Paragraph) -> bool:
         """Return whether a paragraph is in larger or bolder letters than the text."""
@@ -126,9 +139,17 @@ class _TextStyles:
             and len(following.text) > len(paragraph.text)
         )
 
+    def is_broken_title(self, paragraph: Paragraph) -> bool:
+        """Return whether two lines are in larger and bold letters: an address has more lines."""
+        return len(paragraph.lines) == 2 and self.is_larger(paragraph) and all(line.bold for line in paragraph.lines)
+
     def find_longest(self, paragraph: Paragraph) -> int:
         """Return how many letters a heading has at most: in larger letters twice as many."""
         return LONGEST * (1 + self.is_larger(paragraph))
+
+    def may_be_numbered(self, paragraph: Paragraph) -> bool:
+        """Return whether a paragraph is as large as the text, or bold."""
+        return self.is_as_large(paragraph) or (not self.bold and paragraph.lines[0].bold)
 
     def is_as_large(self, paragraph: Paragraph) -> bool:
         """Return whether the letters of a paragraph are as large as those of the text."""
@@ -148,8 +169,9 @@ def _candidates(flow: Sequence[Paragraph], styles: _TextStyles) -> Iterator[tupl
             and (not _is_label(title) or styles.is_title_above(paragraph, following))
             and (
                 styles.may_be_heading(paragraph)
-                or (styles.is_as_large(paragraph) and _is_numbered(paragraph, title, following))
+                or (styles.may_be_numbered(paragraph) and _is_numbered(paragraph, title, following))
             )
+            and not _is_above_value(paragraph, following)
             and (_POINT.match(title) or not (_are_one(before, paragraph) or _are_one(paragraph, following)))
         )
         if _tagged_level(paragraph):
@@ -173,11 +195,12 @@ def _title(paragraph: Paragraph, styles: _TextStyles) -> str | None:
     if (
         len(title) > styles.find_longest(paragraph)
         or sum(map(str.isalpha, title)) < 2
-        or (title.endswith(_SENTENCE_END) and not title.startswith("§"))
+        or _is_sentence(title)
         or _LABEL.match(title)
-        or _ADDRESS.fullmatch(title)
+        or any(_ADDRESS.fullmatch(line.text) or _MAIL.fullmatch(line.text) for line in paragraph.lines)
+        or _has_labels(paragraph)
         or any(line.is_label for line in paragraph.lines)
-        or _is_list(paragraph.lines)
+        or (_is_list(paragraph.lines) and not styles.is_broken_title(paragraph))
         or _ITEM.match(title)
         or _REMARK.fullmatch(title)
         or _LETTERS.fullmatch(title)
@@ -197,13 +220,34 @@ def _are_one(above: Paragraph | None, paragraph: Paragraph | None) -> bool:
     return is_near and last.style == first.style and last.region == first.region
 
 
+def _is_above_value(paragraph: Paragraph, following: Paragraph | None) -> bool:
+    """Return whether the text below is the value of a label: a number, date or address."""
+    return (
+        following is not None
+        and len(following.lines) == 1
+        and following.space_above <= 2 * APART
+        and _is_form_value(following.text)
+        and paragraph.lines[0].region == following.lines[0].region
+    )
+
+
 def _is_list(lines: Sequence[Line]) -> bool:
     """Return whether lines end before a word that had room, as in an address."""
-    right = max(line.right for line in lines)
+    widest = max(line.right - line.left for line in lines)
     return any(
-        abs(line.left - following.left) < NEAR and line.right + line.size + _first_width(following) < right
+        min(abs(line.left - following.left), abs(line.right - following.right)) < NEAR
+        and line.right - line.left + line.size + _first_width(following) < widest
         for line, following in pairwise(lines)
     )
+
+
+def _is_sentence(text: str) -> bool:
+    return text.endswith(_SENTENCE_END) and not text.startswith("§")
+
+
+def _has_labels(paragraph: Paragraph) -> bool:
+    """Return whether each of several lines is a label with its value."""
+    return len(paragraph.lines) > 1 and all(_LABELLED.match(line.text) for line in paragraph.lines)
 
 
 def _first_width(line: Line) -> float:
@@ -245,8 +289,11 @@ def _is_label(title: str) -> bool:
 def _is_labelled_value(title: str) -> bool:
     """Return whether a text is a label with a number, a date or an address."""
     label = _LABELLED.match(title)
-    value = title[label.end() :] if label else ""
-    return any(form.fullmatch(value) for form in (_DATE, _ADDRESS, _MAIL)) or is_value(value)
+    return label is not None and _is_form_value(title[label.end() :])
+
+
+def _is_form_value(text: str) -> bool:
+    return any(form.fullmatch(text) for form in (_DATE, _ADDRESS, _MAIL)) or is_value(text)
 
 
 def _is_numbered(paragraph: Paragraph, title: str, following: Paragraph | None) -> bool:

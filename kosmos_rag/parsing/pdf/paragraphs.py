@@ -137,6 +137,10 @@ class _PageBuilder:
             return None
         if self._joins_page_before and self._text is self._paragraphs[0] is not self._paragraphs[-1]:
             return None
+        at = next(at for at, each in enumerate(self._paragraphs) if each is self._text)
+        is_above_table = any(each.table is not None for each in self._paragraphs[at:])
+        if is_above_table and _SENTENCE_END.search(self._last.text):
+            return None
         return _PageEnd(self._paragraphs, self._text, self._last, self._right_edge(self._last))
 
     def _is_aside(self, line: Line, above: Line | None, *, aside: bool) -> bool:

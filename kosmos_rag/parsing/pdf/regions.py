@@ -180,6 +180,8 @@ class Divider:
             return False
         if any(item.line is None for item in (*left, *right)):
             return not _are_markers(left)
+        if _are_labels(left, right):
+            return False
         are_prose = [is_prose(left), is_prose(right)]
         if all(are_prose):
             return True
@@ -210,6 +212,13 @@ class Divider:
 def _are_markers(items: Sequence[Item]) -> bool:
     """Return whether items are the bullets and numbers of a list."""
     return all(item.line and MARKER.fullmatch(item.line.text) for item in items)
+
+
+def _are_labels(left: Sequence[Item], right: Sequence[Item]) -> bool:
+    """Return whether lines are labels of what is on their right, most with a colon."""
+    ends = [item.line.text.endswith(":") for item in left if item.line]
+    begins = sum(item.line.text.startswith(":") for item in right if item.line)
+    return len(ends) > 1 and 2 * max(sum(ends), begins) > len(ends)
 
 
 def _are_level(columns: Sequence[Sequence[Item]], at: int) -> bool:

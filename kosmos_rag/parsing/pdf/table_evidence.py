@@ -22,7 +22,7 @@ def is_tabular(table: Table, *, has_rules: bool, begins_alike: bool) -> bool:
         has_rules: whether ruled lines are between rows.
         begins_alike: whether the cells of each column begin at one place.
     """
-    if cells.fill_ratio(table) < cells.LEAST_FILLED or cells.is_prose(table):
+    if cells.fill_ratio(table.rows) < cells.LEAST_FILLED or cells.is_prose(table):
         return False
     if len(table.rows) < cells.LEAST_ROWS:
         return _is_pair(table, begins_alike=begins_alike)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.pdf.faces import Face, Faces
+from kosmos_rag.parsing.pdf.glyphs import CONTROLS, read_glyphs
 from kosmos_rag.parsing.pdf.graphics import Box, Rules, load_pdfium, unite
 
 _LINE_PIECES = re.compile(r"[^\ufffe\x02\r\n]+[\ufffe\x02]?")
@@ -89,10 +90,7 @@ class LayerReader:
         """
         self._raw = load_pdfium()
         self._layer = layer.raw
-        # A character outside the first plane has two indexes in the layer.
-        self._text = layer.get_text_range()
-        if not self._text.isascii() and max(self._text) > "\uffff":
-            self._text = "".join(map(_split_surrogates, self._text))
+        self._text = self._read_units(layer.count_chars())
         self._walls = rules.vertical, rules.horizontal
         self._seams: list[float] = []
         self._name = ctypes.create_string_buffer(bounds.MAX_FONT_NAME_BYTES)
@@ -106,6 +104,10 @@ class LayerReader:
         """Index in its words and in the layer of the first character of a line that runs in another direction."""
         self._matrix = self._raw.FS_MATRIX()
         self._loose = self._raw.FS_RECTF()
+        letters = read_glyphs(self._layer, layer.count_chars()) if CONTROLS.search(self._text) else None
+        self._has_glyphs = letters is not None
+        """The text has the letters of glyphs, at their own indexes."""
+        self._text = letters or self._text
         self._text = _CODES.sub(self._read_code, self._text)
 
     def read(self) -> list[tuple[int, list[Run]]]:
@@ -117,14 +119,13 @@ class LayerReader:
 
     def _read_lines(self) -> Iterator[tuple[_Style, list[Run]]]:
         count = self._raw.FPDFText_CountChars(self._layer)
-        to_index = self._raw.FPDFText_GetCharIndexFromTextIndex
         for piece in _LINE_PIECES.finditer(self._text):
             text = piece[0].rstrip("\ufffe\x02")
             words = text.strip()
             if not words:
                 continue
             start = piece.start() + len(text) - len(text.lstrip())
-            first = to_index(self._layer, start)
+            first = self._to_index(start)
             while words and 0 <= first < count:
                 style, runs = self._read_line(first, words, divided=len(text) < len(piece[0]))
                 if runs:
@@ -132,12 +133,30 @@ class LayerReader:
                 at, first = self._take_turned() or (len(words), first)
                 words = words[at:]
 
+    def _read_units(self, count: int) -> str:
+        """Return the text, a character for each index of the layer that has one.
+
+        A character outside the first plane has two indexes, of which a file may have one alone.
+        """
+        units = (ctypes.c_ushort * (count + 1))()
+        length = max(0, self._raw.FPDFText_GetText(self._layer, 0, count, units) - 1)
+        content = bytes(units)[: 2 * length]
+        text = content.decode("utf-16-le", "surrogatepass")
+        return text if len(text) == length else "".join(map(chr, units[:length]))
+
+    def _to_index(self, at: int) -> int:
+        """Return the index in the layer of a character of the text."""
+        if self._has_glyphs:
+            return at
+        index: int = self._raw.FPDFText_GetCharIndexFromTextIndex(self._layer, at)
+        return index
+
     def _read_code(self, code: re.Match[str]) -> str:
         """Return the letters of a code of a bitmap font, which has no name.
 
         Fonts of symbols, which have names, have other characters at these codes.
         """
-        index = self._raw.FPDFText_GetCharIndexFromTextIndex(self._layer, code.start())
+        index = self._to_index(code.start())
         is_letter = code[0] == _BULLET or not self._face(index).name
         return _LETTERS_OF_CODES[code[0]] if is_letter else code[0]
 
@@ -306,11 +325,10 @@ class LayerReader:
 
     def _indexes(self, first: int, count: int) -> Sequence[int]:
         """Return the indexes of consecutive characters of the text, which the layer may have more of."""
-        start = self._raw.FPDFText_GetTextIndexFromCharIndex(self._layer, first)
-        to_index = self._raw.FPDFText_GetCharIndexFromTextIndex
-        if to_index(self._layer, start + count - 1) == first + count - 1:
+        start = first if self._has_glyphs else self._raw.FPDFText_GetTextIndexFromCharIndex(self._layer, first)
+        if self._to_index(start + count - 1) == first + count - 1:
             return range(first, first + count)
-        return [to_index(self._layer, start + at) for at in range(count)]
+        return [self._to_index(start + at) for at in range(count)]
 
     def _are_apart(
         self, right: float, before: str, left: float, character: str, size: float, walls: list[tuple[float, float]]
@@ -350,15 +368,10 @@ def _find_seams(boxes: Sequence[Box], size: float) -> Iterator[float]:
             yield (before.right + after.left) / 2
 
 
-def _split_surrogates(character: str) -> str:
-    units = character.encode("utf-16-le")
-    return "".join(units[at : at + 2].decode("utf-16-le", "surrogatepass") for at in range(0, len(units), 2))
-
-
 def _join_surrogates(text: str) -> str:
     if text.isascii():
         return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "ignore")
 
 
 def _is_vertical(boxes: list[Box], words: str, size: float) -> bool:

@@ -62,6 +62,20 @@ def test_parse_pdf__headings_from_the_outline(report_pdf: bytes) -> None:
     ]
 
 
+def test_parse_pdf__titles_of_the_outline_have_the_numbers_of_the_page_and_are_no_running_lines() -> None:
+    document = fpdf.FPDF(unit="pt")
+    document.set_font("helvetica", size=10)
+    for _ in range(3):
+        document.add_page()
+        document.text(50, 30, "The north")
+        document.text(50, 400, "The use of water in the north has been the same.")
+    document.page = 1
+    document.text(50, 200, "2.4 The north")
+    document.start_section("The north")
+    headings = parse_pdf(bytes(document.output())).headings
+    assert [heading.title for heading in headings] == ["2.4 The north"]
+
+
 def test_parse_pdf__heading_broken_over_lines() -> None:
     pdf = new_pdf("words before\nA Rather\nLong Title\nwords")
     pdf.start_section("A Rather Long Title")
@@ -431,12 +445,48 @@ def headed(*titles: tuple[str, float, str]) -> list[tuple[int, str]]:
         ([("Results", 14, ""), ("Page 2 of 5", 14, ""), ("A B", 14, "")], ["Results"]),
         ([("Results", 14, ""), ("2. bring the papers", 14, "")], ["Results"]),
         ([("R E S U L T S", 14, "")], ["R E S U L T S"]),
+        ([("Results", 14, "B"), ("Berlin, March 21, 2022", 14, "")], ["Results"]),
+        ([("Results", 14, "B"), ("Printed: 16.11.2012 21:07:09", 14, "")], ["Results"]),
+        ([("I. RESULTS", 9, "B"), ("II. METHODS", 9, "B")], ["I. RESULTS", "II. METHODS"]),
     ],
 )
 def test_parse_pdf__headings_are_not_dates_or_sentences(
     titles: list[tuple[str, float, str]], expected: list[str]
 ) -> None:
     assert [title for _, title in headed(*titles)] == expected
+
+
+@pytest.mark.parametrize(
+    ("block", "leading", "right"),
+    [
+        (["Tel.: 555-0", "Fax: 555-1234", "Office of the north"], 14, 500),
+        (["Office: Linz or Graz", "Street: Donaustrasse"], 14, None),
+        (["Invoice day", "12 March 2024"], 24, None),
+        (["The offices pay on the day.", "Account: North"], 40, None),
+    ],
+    ids=["flush right", "labels", "label above its value", "style of a sentence"],
+)
+def test_parse_pdf__rows_of_a_form_in_larger_letters_are_no_headings(
+    block: list[str], leading: float, right: float | None
+) -> None:
+    drawing = Drawing()
+    drawing.page()
+    drawing.lines(50, 60, "Results", size=18, style="B")
+    drawing.lines(50, 90, *["The use of water in the north has been"] * 5)
+    for number, text in enumerate(block):
+        drawing.pdf.set_font("helvetica", "", 12)
+        left = right - drawing.pdf.get_string_width(text) if right else 50
+        drawing.lines(left, 200 + leading * number, text, size=12)
+    drawing.lines(50, 300, *["The use of water in the north has been"] * 5)
+    assert [heading.title for heading in drawing.parse().headings] == ["Results"]
+
+
+def test_parse_pdf__a_large_title_in_two_lines_may_end_before_a_word_that_had_room() -> None:
+    drawing = Drawing()
+    drawing.page()
+    drawing.lines(50, 60, "Points for all", "two of the new offices", size=16, style="B", leading=20)
+    drawing.lines(50, 120, *["The use of water in the north has been"] * 5)
+    assert [heading.title for heading in drawing.parse().headings] == ["Points for all two of the new offices"]
 
 
 def test_parse_pdf__the_last_line_of_a_page_is_no_heading() -> None:

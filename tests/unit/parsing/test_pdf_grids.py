@@ -117,3 +117,17 @@ def test_parse_pdf__one_name_in_the_middle_of_all_columns_is_above_them() -> Non
     sheet.rows([*rows, ["Own", "0.12", "0.24", "0.16"]], 124)
     sheet.across(88, 130, 180, right=405)
     assert "Skills: Social; Staff: 0.16; Pupils: 0.27; Parents: 0.11" in sheet.parse().text
+
+
+def test_parse_pdf__a_number_is_in_the_middle_of_a_cell_of_two_lines() -> None:
+    sheet = Sheet()
+    sheet.rows([["Service", "", ""]], 100)
+    sheet.rows([["", "Price", "Sum"]], 100)
+    for number, (first, second, price) in enumerate(
+        [("Care of the", "garden", "201.76"), ("Clean", "stairs", "982.72")]
+    ):
+        sheet.rows([[first], [second]], 120 + 40 * number, pitch=12)
+        sheet.rows([["", price, price]], 127 + 40 * number)
+    sheet.across(88, 104, 200)
+    sheet.down(45, 135, 225, 315, top=88, bottom=200)
+    assert "Service: Care of the garden; Price: 201.76; Sum: 201.76" in sheet.parse().text

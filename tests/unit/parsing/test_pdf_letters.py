@@ -95,3 +95,34 @@ def test_parse_pdf__letters_upside_down_at_the_side_leave_a_line_whole() -> None
     stamp = "BT /F1 21.6 Tf -0.2 0 0 -0.2 45 333 Tm (NOTE) Tj ET "
     parsed = draw(stamp + show(1, 330, TEXT[0]), "5 0 R")
     assert TEXT[0] in parsed.text
+
+
+def test_parse_pdf__half_a_character_outside_the_first_plane_moves_no_letter() -> None:
+    # LibreOffice gives a telephone of a symbol font as one half of its two codes.
+    map_of_codes = (
+        "/CMapName /a def 1 begincodespacerange <00> <ff> endcodespacerange 1 beginbfchar <7e> <d83d> endbfchar"
+    )
+    objects: dict[int, bytes] = {
+        2: b"<< /Type /Pages /Kids [10 0 R] /Count 1 >>",
+        10: b"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 400] /Contents 11 0 R /Resources << /Font << "
+        b"/F1 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> "
+        b"/F2 << /Type /Font /Subtype /Type1 /BaseFont /Helvetica /ToUnicode 12 0 R >> >> >> >>",
+        11: _stream(f"{show(2, 350, '~')}BT /F1 10 Tf 62 350 Td (555 1234) Tj ET {show(1, 320, TEXT[0])}"),
+        12: _stream(map_of_codes),
+    }
+    assert parse(SourceDocument(source="a.pdf", data=pdf(objects))).text.split("\n") == ["555 1234", TEXT[0]]
+
+
+def _stream(content: str) -> bytes:
+    return f"<< /Length {len(content)} >>\nstream\n{content}\nendstream".encode("latin-1")
+
+
+def test_parse_pdf__numbers_of_glyphs_are_read_as_their_letters() -> None:
+    face = "<< /Type /Font /Subtype /Type3 /FontBBox [0 0 1 1] /FontMatrix [1 0 0 1 0 0] /CharProcs << >> /FirstChar 0 "
+    names = " ".join(f"/g{code}" for code in range(256))
+    face += f"/LastChar 255 /Widths [{'0.5 ' * 256}] /Encoding << /Differences [0 {names}] >> >>"
+    lines = []
+    for at, text in enumerate(TEXT):
+        codes = "".join(f"{ord(letter) - 29:02x}" for letter in text)
+        lines.append(f"BT /F1 10 Tf 50 {350 - 12 * at} Td <{codes}> Tj ET ")
+    assert draw("".join(lines), face).text.split("\n") == TEXT

@@ -734,3 +734,24 @@ def test_parse_pdf__the_title_of_a_section_of_a_law_may_end_in_a_full_stop() -> 
     page.lines(50, 124, *["The substances that are delivered to the administration may be kept by any office."] * 3)
     titles = [heading.title for heading in page.parse().headings]
     assert titles == ["§ 1307.22 Disposal of substances by the administration."]
+
+
+def test_parse_pdf__labels_with_a_colon_are_beside_their_values() -> None:
+    page = Page()
+    page.lines(50, 100, "Place of the office:", "Day of the order:", "Term of payment:", leading=36)
+    page.lines(250, 100, "Street of the river 12, Belgrade,", "in the house of the port", leading=12)
+    page.lines(250, 136, "Monday of the last week of May", "or on the day after it", leading=12)
+    page.lines(250, 172, "A month from the day of the order", leading=12)
+    text = squeeze(page.parse().text)
+    assert "Place of the office: Street of the river" in text
+    assert "Term of payment: A month" in text
+
+
+def test_parse_pdf__a_line_above_a_table_at_the_end_of_a_page_stays_above_it() -> None:
+    page = Page()
+    page.lines(50, 60, "All of the offices of the north are listed below on this page.", "(This is the law of 2019.)")
+    page.table(OFFICES, 100)
+    page.add()
+    page.lines(50, 60, "and so on, as the law of the last year says it for all of the offices.")
+    text = page.parse().text
+    assert text.index("law of 2019") < text.index(INDONESIA)
