@@ -96,12 +96,13 @@ def _strip_reasoning(pieces: Iterable[str]) -> Iterator[str]:
     yield from iterator
 
 
-def _skip_reasoning(buffer: str, iterator: Iterator[str]) -> str:
+def _skip_reasoning(opening: str, iterator: Iterator[str]) -> str:
     """Skip to the end of the reasoning.
 
     Returns the remainder of its last piece.
     """
-    for piece in chain([buffer], iterator):
+    buffer = ""
+    for piece in chain([opening], iterator):
         buffer = buffer[-len(_THINK_END) :] + piece
         _, end_tag, remainder = buffer.partition(_THINK_END)
         if end_tag:

@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeVar
 from urllib.parse import quote
 
 from kosmos_rag.apps.client.transport import Call, Page, Request, omit_none
+from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import (
     AccessGrant,
     Answer,
@@ -197,7 +198,11 @@ def upload(document: SourceDocument, *, collection: str | None = None, key: str 
     Args:
         collection: The collection; None for the default one.
         key: The idempotency key: an upload with the same key returns the same job. None for a new one.
+
+    Raises RequestError where nobody may read it: a request without readers is for everyone.
     """
+    if not document.acl:
+        raise RequestError(f"acl of {document.source!r} is empty; give at least one name, ('finance',)")
     params = {
         "source": document.source,
         "collection": collection,

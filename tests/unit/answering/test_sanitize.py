@@ -101,6 +101,7 @@ def test_cleaned__keeps_no_link_where_no_host_is_allowed() -> None:
     [
         (["<think>I see</think>\n\nChurn is loss. [1]"], "Churn is loss. [1]"),
         (["\n<th", "ink>I ", "see</thi", "nk> Churn", " is loss."], "Churn is loss."),
+        (["<think>I see</think>", "Churn is loss."], "Churn is loss."),
         (["<think>I never end"], ""),
         (["<think>", "I</", "th", "ink>x"], "x"),
         (["<thin", " air>"], "< thin air>"),

@@ -120,6 +120,8 @@ def test_documents_and_jobs__from_upload_to_deletion(served: Running, connect: C
     document = SourceDocument(
         source="new.md", data=b"New.", title="News", metadata={"year": 2026}, acl=("department:hr",)
     )
+    with pytest.raises(errors.RequestError, match="is empty; give at least one name"):
+        client.upload(SourceDocument(source="secret.md", data=b"Secret.", acl=()))
     job = client.upload(document, collection="handbook", key="once")
     assert client.upload(document, collection="handbook", key="once").id == job.id
     assert (job.state, job.payload) == (JobState.QUEUED, {"document": {"source": "new.md"}})
