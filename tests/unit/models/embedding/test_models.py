@@ -199,8 +199,9 @@ def test_gpu__embeds_as_the_cpu_does() -> None:
 
 
 @pytest.mark.model
-def test_onnx__limits_the_tokens_of_a_batch(minilm: SentenceTransformerEmbedder) -> None:
-    model = minilm._model()
+def test_onnx__limits_the_tokens_of_a_batch() -> None:
+    embedder = _embedder()  # of its own: after many batches a model has another session
+    model = embedder._model()
     assert isinstance(model, OnnxModel)
     run = model._session.run
     shapes: list[tuple[int, ...]] = []
@@ -210,7 +211,7 @@ def test_onnx__limits_the_tokens_of_a_batch(minilm: SentenceTransformerEmbedder)
         return run(outputs, fed)
 
     with patch.object(model, "_session", SimpleNamespace(run=record)):
-        vectors = minilm.embed(["word " * 1000, *(f"word {number}" for number in range(40))] * 2)
+        vectors = embedder.embed(["word " * 1000, *(f"word {number}" for number in range(40))] * 2)
     assert vectors.shape == (82, 384)
     assert max(rows * tokens for rows, tokens in shapes) <= 2048
     assert max(rows for rows, _ in shapes) == 32, "short texts fill a batch by their number"
