@@ -230,9 +230,9 @@ def _warn_of_tenants(
 
 
 def _refused_sources(database: Database, settings: Settings) -> Iterator[Check]:
-    """Name the sources that refused the credentials of their last pass."""
+    """Name the sources that refused the credentials of their last pass, and passes that fail."""
     try:
-        for owner in Queue.open(database, settings.worker).list_tenants([kinds.SYNC]):
+        for owner in Queue.open(database, settings.worker).list_tenants(kinds.PASSES):
             for failure in SyncRuns(database.worker).list_refused(owner):
                 detail = " ".join(f"source {failure.source}: {failure.message}".split())
                 yield Check(name=f"tenant {owner.name}", ok=False, detail=detail)

@@ -362,7 +362,10 @@ class TenantJobs:
         return self._queue.retry(self._owner, ids)
 
     def list_refused_sources(self) -> list[IngestFailure]:
-        """Return why sources refused the credentials of their last pass. Raises DatabaseError."""
+        """Return why sources refused the credentials of their last pass. Raises DatabaseError.
+
+        Recurring passes that failed as a whole are among them, of permission feeds too.
+        """
         return list(SyncRuns(self._database.worker).list_refused(self._owner))
 
     def runs(self, *, run_id: uuid.UUID | None = None, limit: int = 20) -> list[RunInfo]:

@@ -15,9 +15,9 @@ WORKER_FAILURES = Metric(
 WORKER_LISTING_FAILURES = Metric(
     "kosmos_worker_listing_failures",
     "counter",
-    "Documents that a source could not list, or that failed before with the same content, by error code.",
+    "Documents that a source could not list, or that failed before with the same content, and failed passes, by code.",
     ("code",),
-    initial=(("no_permission",),),
+    initial=(("no_permission",), ("ConfigError",)),
 )
 WORKER_BATCHES = Metric("kosmos_worker_batches", "counter", "Batches of documents embedded together.")
 WORKER_ORPHANS = Metric(

@@ -309,6 +309,9 @@ def _refusal(title: str, error: ProgramFailed) -> SourceError:
         return SourceError("unavailable", f"{title}: {message}; try again later")
     if "couldn't find remote ref" in lowered or "not a valid object name" in lowered:
         return SourceError("not_found", f"{title} has no such branch or tag ({message}); check ref")
+    if "host key verification failed" in lowered:
+        reason = "this user does not know the key of its host, or knows another one"
+        return SourceError("no_permission", f"{title}: {reason}; connect once by ssh")
     if any(words in lowered for words in ("authentication failed", "permission denied", "could not read username")):
         return SourceError("no_permission", f"{title} may not be read ({message}); set up git's credentials")
     missing = ("not found", "does not exist", "not appear to be a git repository", "repository not exported")

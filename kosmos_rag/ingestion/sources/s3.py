@@ -18,7 +18,8 @@ from kosmos_rag.ingestion.sources.spec import DocumentOptions, NotBlank
 _BLOCK_BYTES = 1024 * 1024
 _NOT_FOUND = ("NoSuchBucket", "404")
 _FORBIDDEN = (
-    "AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "AllAccessDisabled",
+    "AccessDenied", "401", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken",
+    "TokenRefreshRequired", "AllAccessDisabled",
 )  # fmt: skip
 _BUSY = ("SlowDown", "ServiceUnavailable", "InternalError", "RequestTimeout", "Throttling", "500", "503")
 
@@ -94,7 +95,15 @@ def _client(spec: S3Spec) -> Any:
 @contextmanager
 def _translate_errors(name: str) -> Iterator[None]:
     """Raise errors of boto3 as SourceError."""
-    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ParamValidationError
+    from botocore.exceptions import (
+        BotoCoreError,
+        ClientError,
+        CredentialRetrievalError,
+        NoCredentialsError,
+        ParamValidationError,
+        SSOError,
+        TokenRetrievalError,
+    )
 
     printable = one_line(name)
     try:
@@ -105,6 +114,9 @@ def _translate_errors(name: str) -> Iterator[None]:
         raise SourceError(
             "no_permission", f"{printable} cannot be read: no credentials; set AWS_PROFILE or AWS_ACCESS_KEY_ID"
         ) from error
+    except (CredentialRetrievalError, TokenRetrievalError, SSOError) as error:  # of a session that has ended
+        reason = one_line(first_line(error))
+        raise SourceError("no_permission", f"{printable} cannot be read: {reason}; renew the credentials") from error
     except ParamValidationError as error:
         raise SourceError(
             "unreadable", f"{printable} is not a valid name: {one_line(str(error))}; correct it"

@@ -18,7 +18,9 @@ RECONCILE = "reconcile"
 AUDIT = "audit"
 """Seal the audit log, and rotate its partitions."""
 
-INGESTION = (DOCUMENT, SYNC, PERMISSIONS)
+PASSES = (SYNC, PERMISSIONS)
+"""Passes over sources and permission feeds."""
+INGESTION = (DOCUMENT, *PASSES)
 """Jobs that bring documents and their permissions in."""
 UPKEEP = (MAINTAIN, RECONCILE, AUDIT)
 """Periodic jobs of every tenant."""

@@ -311,7 +311,7 @@ class Queue:
             keep_dead_days: days to keep dead jobs.
         """
         values = {"keep_days": keep_days, "keep_dead_days": keep_dead_days}
-        paused = {"passes": [kinds.SYNC, kinds.PERMISSIONS], "by_request": _BY_REQUEST}
+        paused = {"passes": list(kinds.PASSES), "by_request": _BY_REQUEST}
         with self._pool.untenanted() as connection:
             return connection.execute(statement("prune_jobs"), values | paused).rowcount
 

@@ -13,6 +13,7 @@ from psycopg.types.json import Jsonb
 
 from kosmos_rag.core.types import IngestFailure, RunInfo, storable
 from kosmos_rag.storage.pool import ConnectionPool
+from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef
 
@@ -102,13 +103,22 @@ class SyncRuns:
             return cursor.execute(statement("list_sync_runs"), values).fetchall()
 
     def list_refused(self, owner: TenantRef) -> Sequence[IngestFailure]:
-        """Return why sources refused the credentials of their last pass, which listed nothing."""
+        """Return why sources refused the credentials of their last pass, which listed nothing.
+
+        Recurring passes that could not even begin are among them, and those of permission feeds that failed: readers
+        stay as they were.
+        """
+        values = {"tenant_id": owner.id, "passes": list(kinds.PASSES)}
         with self._pool.untenanted() as connection:
-            rows = connection.execute(statement("latest_failures_of_sources"), {"tenant_id": owner.id}).fetchall()
+            rows = connection.execute(statement("latest_failures_of_sources"), values).fetchall()
+            jobs = connection.execute(statement("failing_passes"), values).fetchall()
         failures = [
             IngestFailure(**entries[0]) for documents, failed, entries in rows if entries and documents == failed
         ]
-        return [failure for failure in failures if failure.code == NO_PERMISSION]
+        refused = [failure for failure in failures if failure.code == NO_PERMISSION]
+        return refused + [
+            IngestFailure(source=_name_pass(payload), code=code, message=error) for payload, code, error in jobs
+        ]
 
     def finish_completed(self) -> int:
         """Finish runs whose documents all have an outcome; return their number."""
@@ -124,3 +134,9 @@ class SyncRuns:
         """Delete runs that finished more than `keep_days` ago, and return how many."""
         with self._pool.untenanted() as connection:
             return connection.execute(statement("prune_sync_runs"), {"keep_days": keep_days}).rowcount
+
+
+def _name_pass(payload: Mapping[str, Any]) -> str:
+    spec = payload.get("feed") or payload["spec"]
+    name = next(spec[key] for key in ("name", "path", "url", "kind") if spec.get(key))
+    return f"{name} (permission feed)" if "feed" in payload else str(name)

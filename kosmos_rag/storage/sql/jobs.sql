@@ -310,6 +310,14 @@ SELECT j.tenant_id, j.tenant, j.collection, j.key, j.payload
 -- name: run_job_again
 UPDATE kosmos.jobs j SET requeue = true WHERE j.token = %(token)s AND j.state = 'running'
 
+-- name: failing_passes
+-- Recurring passes over sources and permission feeds that failed, and are not tried again before their next time.
+SELECT j.payload, j.code, j.error
+  FROM kosmos.jobs j
+ WHERE j.tenant_id = %(tenant_id)s AND j.kind = ANY (%(passes)s::text[]) AND j.every_s IS NOT NULL
+   AND j.state = 'scheduled' AND j.attempt = 0 AND j.code IS NOT NULL
+ ORDER BY j.key
+
 -- name: unfinished_job_of_key
 SELECT j.id
   FROM kosmos.jobs j

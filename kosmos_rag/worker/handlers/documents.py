@@ -43,6 +43,7 @@ from kosmos_rag.ingestion.report import PublishedDocument
 from kosmos_rag.ingestion.sources.listing import Entry, Source
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.storage.database import Database
+from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.uploads import UploadStore
 from kosmos_rag.storage.queue.writing import JobLeases
 from kosmos_rag.storage.tenants import TenantRef
@@ -443,7 +444,10 @@ def fail(channel: SupervisorChannel, job: Job, error: KosmosError) -> None:
         },
     )  # fmt: skip
     channel.retry_until_available(lambda: channel.queue.fail(job, error, source=source_name(job), retry=retry))
-    channel.report_ended([job], CounterBuffer.from_counter("failures", 1, code))
+    counts = CounterBuffer.from_counter("failures", 1, code)
+    if job.kind in kinds.PASSES:
+        counts.add("listing_failures", label=code)
+    channel.report_ended([job], counts)
 
 
 def fail_unexpected(channel: SupervisorChannel, job: Job, error: Exception) -> None:

@@ -476,6 +476,32 @@ def test_source__that_refuses_its_credentials_is_named_by_event_jobs_and_doctor(
     assert "no credentials" in problems[0]
 
 
+def test_permission_feed__that_fails_is_named_by_jobs_and_doctor(
+    engine: Engine, scope: Tenant, work: Work, folder: Path, tmp_path: Path
+) -> None:
+    """Readers stay as they were, which nobody would notice."""
+    feed = tmp_path / "readers.jsonl"
+
+    def run() -> list[str]:
+        scope.jobs.cancel([job.id for job in scope.jobs.find(states=[JobState.SCHEDULED])])
+        scope.jobs.enqueue_permissions(
+            {"kind": "json_lines", "name": "wiki", "path": str(feed)}, every=timedelta(hours=1)
+        )
+        work()
+        failures = scope.jobs.list_refused_sources()
+        problems = [check.detail for check in diagnose(engine.settings) if check.name == "tenant acme" and not check.ok]
+        assert problems == [f"source {failure.source}: {failure.message}" for failure in failures]
+        return problems
+
+    feed.write_text(json.dumps({"document": f"{folder.name}/page-1.md", "principals": ["ann"]}))
+    assert run() == []
+    feed.unlink()
+    (problem,) = run()
+    assert problem.startswith("source wiki (permission feed): readers.jsonl does not exist")
+    feed.write_text(json.dumps({"document": f"{folder.name}/page-1.md", "principals": ["ben"]}))
+    assert run() == []
+
+
 @pytest.mark.parametrize("by", ["source", "metadata"])
 def test_erasure__removes_names_from_events_of_documents_without_a_row(scope: Tenant, work: Work, by: str) -> None:
     scope.events.start()

@@ -1,4 +1,4 @@
-"""Files of a real OpenSSH and of a server of the S3 protocol, by rclone."""
+"""Files of a real OpenSSH, by rclone and git, and of a server of the S3 protocol, by rclone."""
 
 import getpass
 import os
@@ -154,3 +154,25 @@ def test_s3__is_followed_by_hashes(bucket: Any, tmp_path: Path, opened: Any, mon
     assert caught.value.code == GONE
     code, _ = _failure(_open(opened, "store:no-such-bucket"))
     assert code == "not_found"
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
+def test_git_by_openssh__is_read_and_says_who_refuses(
+    sshd: int, tmp_path: Path, opened: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    work = tmp_path / "work"
+    identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    work.mkdir()
+    for arguments in (["init", "-q", "."], [*identity, "commit", "-q", "--allow-empty", "-m", "empty"]):
+        subprocess.run(["git", "-C", work, *arguments], check=True)
+
+    def open_repository(key: str, known_hosts: object) -> Any:
+        options = f"-o UserKnownHostsFile={known_hosts} -o StrictHostKeyChecking=yes -o IdentitiesOnly=yes"
+        monkeypatch.setenv("GIT_SSH_COMMAND", f"ssh -F none -i {tmp_path / key} -o BatchMode=yes {options}")
+        return opened(kind="git", name="kb", url=f"ssh://{getpass.getuser()}@127.0.0.1:{sshd}{work}")
+
+    assert _etags(open_repository("client", tmp_path / "known_hosts")) == {}
+    assert _failure(open_repository("stranger", tmp_path / "known_hosts"))[0] == "no_permission"
+    code, message = _failure(open_repository("client", "/dev/null"))
+    assert (code, "key of its host" in message) == ("no_permission", True)

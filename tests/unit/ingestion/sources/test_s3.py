@@ -10,6 +10,7 @@ from kosmos_rag.core.config import IngestionSettings
 from kosmos_rag.core.errors import GONE, ConfigError, SourceError
 from kosmos_rag.ingestion.sources.registry import create_source
 from tests.s3_server import serve_s3
+from tests.unit.ingestion.sources.web_server import Server
 
 
 @pytest.fixture(scope="module")
@@ -134,6 +135,18 @@ def test_listing__without_credentials(endpoint: str, opened: Any, monkeypatch: p
     monkeypatch.setattr("boto3.DEFAULT_SESSION", None)
     listing = opened(kind="s3", bucket="b", endpoint_url=endpoint).listing()
     assert list(listing) == []
+    assert [failure.code for failure in listing.failures] == ["no_permission"]
+
+
+def test_listing__with_a_token_that_is_refused(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "test")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "test")
+    monkeypatch.setattr("boto3.DEFAULT_SESSION", None)
+    error = b"<Error><Code>InvalidToken</Code><Message>The token is invalid</Message></Error>"
+    with Server.run() as server:
+        server.replies["/b?list-type=2&prefix=&encoding-type=url"] = lambda handler: handler.send(400, error)
+        listing = opened(kind="s3", bucket="b", endpoint_url=server.url().rstrip("/")).listing()
+        assert list(listing) == []
     assert [failure.code for failure in listing.failures] == ["no_permission"]
 
 
