@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kosmos_rag.answering.abstention import REFUSAL
-from kosmos_rag.answering.claims import StatedNumbers, find_contradiction, is_negated
+from kosmos_rag.answering.claims import StatedNumbers, find_contradiction, find_negated_word, is_negated
 from kosmos_rag.answering.compose import cite_unit
 from kosmos_rag.answering.evidence import passage_units
 from kosmos_rag.answering.prompt_injection import find_instruction
@@ -35,7 +35,9 @@ _NAME = re.compile(r"(?<=[^\W_])[,;]?\s+((?:[A-Z][\w&-]*)(?:\s+[A-Z][\w&-]*)*)")
 # A capitalised word may be a name at the start of a sentence and after punctuation too.
 _WORD = re.compile(r"(?<!\w)[^\W_][\w-]*")
 # Capitalised only because they start a sentence.
-_OPENING = frozenset({"according", "additionally", "based", "however", "otherwise", "therefore", "thus", "yes"})
+_OPENING = frozenset(
+    {"according", "additionally", "based", "however", "otherwise", "several", "therefore", "thus", "various", "yes"}
+)
 
 
 def missing_fact(claim: str, evidence: str, stated: StatedNumbers) -> str | None:
@@ -59,10 +61,10 @@ def _find_missing_facts(claim: str, evidence: str, stated: StatedNumbers) -> Ite
                 yield kind, fact
     if (number := stated.find_missing(claim)) is not None:
         yield "the number", number
-    evidence_stems = set(stems(evidence))
+    evidence_stems = set(stems(evidence, stated.language))
     for kind, fact in _find_names(claim):
         # Names and words may be inflected: Mondays for Monday.
-        if not _contains_token(fact.casefold(), folded) and not evidence_stems.issuperset(stems(fact)):
+        if not _contains_token(fact.casefold(), folded) and not evidence_stems.issuperset(stems(fact, stated.language)):
             yield kind, fact
 
 
@@ -274,13 +276,15 @@ class _Checker:
             return _verdict(claim, "uncited", "it has no citation")
         cited = [self._by_index[number] for number in dict.fromkeys(claim.markers)]
         evidence = _join_evidence(cited)
-        overlap = _overlap(claim.text, evidence)
         quotes, similar = self._compare(claim.text, cited)
         similarity = max((quote.score for quote in quotes), default=0.0)
         stated = StatedNumbers(evidence)
+        overlap = _overlap(claim.text, evidence, stated.language)
         reason = self._suspicious_reason(cited) or missing_fact(claim.text, evidence, stated)
         if reason is None and (quantity := stated.find_other_unit(claim.text)) is not None:
             reason = f"{quantity!r} has another unit in the cited passages"
+        if reason is None and (bound := stated.find_other_bound(claim.text)) is not None:
+            reason = f"{bound!r} is the opposite bound of the cited passages"
         if reason is None and similar and (number := StatedNumbers(similar, stated.language).find_missing(claim.text)):
             reason = f"the number {number!r} is not where the cited passages say something similar"
         if reason is None and overlap < MIN_OVERLAP:
@@ -290,6 +294,8 @@ class _Checker:
         supported = tuple(quote for quote in quotes if quote.score >= MIN_SIMILARITY)
         if reason is None:
             reason = _find_contradiction(claim.text, supported)
+        if reason is None and (word := find_negated_word(claim.text, evidence)) is not None:
+            reason = f"the cited passages negate {word!r}"
         if reason is not None:
             return _verdict(claim, "unsupported", reason, overlap, similarity)
         return _verdict(claim, "supported", None, overlap, similarity, supported)
@@ -302,12 +308,13 @@ class _Checker:
         """
         cited = [self._by_index[number] for number in below if number in self._by_index]
         evidence = _join_evidence(cited)
-        overlap = _overlap(claim.text, evidence)
+        stated = StatedNumbers(evidence)
+        overlap = _overlap(claim.text, evidence, stated.language)
         is_general = _HEADING_WORDS.issuperset(re.findall(r"\w+", claim.text.casefold()))
         is_supported = is_general or (
             overlap >= MIN_OVERLAP
             and not self._suspicious_reason(cited)
-            and missing_fact(claim.text, evidence, StatedNumbers(evidence)) is None
+            and missing_fact(claim.text, evidence, stated) is None
             and not self._contradict_heading(claim.text, cited)
         )
         return _verdict(claim, "supported", None, overlap) if is_supported else self.check(claim)
@@ -385,9 +392,9 @@ def _verdict(
     )
 
 
-def _overlap(claim: str, evidence: str) -> float:
-    words = set(stems(claim))
-    return len(words & set(stems(evidence))) / len(words) if words else 0.0
+def _overlap(claim: str, evidence: str, language: str) -> float:
+    words = set(stems(claim, language))
+    return len(words & set(stems(evidence, language))) / len(words) if words else 0.0
 
 
 def quote_status(citation: Citation, quote: str, text: str) -> QuoteStatus:

@@ -1,12 +1,13 @@
 """Numbers with their units, negations and antonyms of a claim that is checked against its evidence."""
 
 import re
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from kosmos_rag.answering.words import ENGLISH
+from kosmos_rag.answering.words import ENGLISH, stems
 from kosmos_rag.core.text import numbers
 from kosmos_rag.core.text.languages import FUNCTION_WORDS, LANGUAGES, choose_text_language
 
@@ -40,6 +41,7 @@ _NUMBER_WORDS = _read_number_words()
 _NEGATION_LINES = dict(line.split(": ", 1) for line in _read_lines("negations.txt"))
 _COMPARISONS = tuple(_NEGATION_LINES.pop("comparison").split(", "))
 """Phrases with a word of negation that negate nothing."""
+_UPPER_BOUNDS, _LOWER_BOUNDS = (_NEGATION_LINES.pop(name).replace(", ", "|") for name in ("upper", "lower"))
 _NEGATIONS = frozenset(word for words in _NEGATION_LINES.values() for word in words.split())
 _OF_THE_NEXT_WORD = (
     r"(?:(?<!\bcan )\b(?:not|never|no longer|(?!can't)\w+n't|nicht|nie|niemals)(?: (?:be|been|yet|mehr))*"
@@ -47,6 +49,11 @@ _OF_THE_NEXT_WORD = (
     r"|\b(?:kein\w*|niemand|weder|noch)(?: \w+){1,3}) "
 )
 """A negation that concerns the next word. What cannot be raised may be neither raised nor reduced."""
+_NEGATED_WORD = re.compile(rf"(?:{_OF_THE_NEXT_WORD}|\b(?:instead of|rather than) )(\w{{3,}})")
+_NEGATED_BOUND = re.compile(
+    rf"(?:\b(?:no|not|never|cannot|nicht)|n't)((?: [\w-]+){{0,4}}?) (?:{_LOWER_BOUNDS})(?! \w+ than\b)"
+)
+"""Not supported with more than 64: supported with at most 64."""
 
 
 class _Antonym(NamedTuple):
@@ -109,6 +116,7 @@ class _Patterns(NamedTuple):
 
     number: re.Pattern[str]
     quantity: re.Pattern[str]
+    bound: re.Pattern[str]
 
 
 def _compile(language: str) -> _Patterns:
@@ -117,6 +125,7 @@ def _compile(language: str) -> _Patterns:
     return _Patterns(
         number=re.compile(rf"{_DAY}|{number}"),
         quantity=re.compile(rf"({number})[ \u00a0-]?({_UNIT})(?:[ \u00a0]({_UNIT}))?"),
+        bound=re.compile(rf"\b(?i:(?P<upper>{_UPPER_BOUNDS})|{_LOWER_BOUNDS}) (?P<number>{number})"),
     )
 
 
@@ -173,6 +182,33 @@ class StatedNumbers:
             if units and unit not in units:
                 return f"{number} {unit}"
         return None
+
+    def find_other_bound(self, claim: str) -> str | None:
+        """Return a bound of the claim, as "at least 5", whose number has only the opposite bound in the evidence.
+
+        The result is None where there is none.
+        """
+        stated = _find_bounds(self._evidence, self.language)
+        for value, bounds in _find_bounds(claim, self.language).items():
+            for is_upper, mention in bounds.items():
+                if stated.get(value) and is_upper not in stated[value]:
+                    return mention
+        return None
+
+
+def _find_bounds(text: str, otherwise: str) -> dict[str, dict[bool, str]]:
+    """Return by value of a number the bounds before it, upper or not, as the text has them."""
+    language = _find_language(text, otherwise)
+    bounds: dict[str, dict[bool, str]] = {}
+    for match in _PATTERNS[language].bound.finditer(_replace_negated_bounds(" ".join(text.split()))):
+        value = _normalize(match["number"], language)
+        bounds.setdefault(value, {})[match["upper"] is not None] = match[0]
+    return bounds
+
+
+def _replace_negated_bounds(text: str) -> str:
+    """Replace a negation and "more than" by "at most"."""
+    return _NEGATED_BOUND.sub(r"\1 at most", text)
 
 
 def _join_groups(text: str) -> str:
@@ -244,9 +280,25 @@ def find_contradiction(claim: str, evidence: str, *, compares_negation: bool = T
     return "it is negated, and the cited passages are not" if negated else "the cited passages negate it"
 
 
+def find_negated_word(claim: str, evidence: str) -> str | None:
+    """Return a word that the evidence negates wherever it has it, and the claim nowhere.
+
+    A word is negated by what is right before it: not recommended, instead of moving. The result is None without one.
+    """
+    claimed, negated_there = _count_words(claim)
+    stated, negated = _count_words(evidence)
+    return next((word for word in claimed if 0 < stated[word] == negated[word] and not negated_there[word]), None)
+
+
+def _count_words(text: str) -> tuple[Counter[str], Counter[str]]:
+    """Return how often a text has each stem, and how often right after a negation."""
+    folded = " ".join(_words(text))
+    return Counter(stems(folded)), Counter(stems(" ".join(_NEGATED_WORD.findall(folded))))
+
+
 def _words(text: str) -> list[str]:
     """Return the words of a text, case-folded, without comparisons that have a word of negation."""
-    folded = " ".join(text.casefold().replace("\u2019", "'").split())
+    folded = _replace_negated_bounds(" ".join(text.casefold().replace("\u2019", "'").split()))
     for phrase in _COMPARISONS:
         folded = folded.replace(phrase, " ")
     return _WORD.findall(folded)

@@ -8,7 +8,7 @@ import pytest
 from kosmos_rag.answering import claims
 from kosmos_rag.answering.abstention import REFUSAL
 from kosmos_rag.answering.citation_check import check_citations, missing_fact
-from kosmos_rag.answering.claims import StatedNumbers, find_contradiction, is_negated
+from kosmos_rag.answering.claims import StatedNumbers, find_contradiction, find_negated_word, is_negated
 from kosmos_rag.answering.compose import render, sentence
 from kosmos_rag.answering.evidence import score_evidence
 from kosmos_rag.answering.scorers import EmbeddingScorer
@@ -399,3 +399,55 @@ def test_check__supports_what_we_compose() -> None:
     ]
     assert len(sentences) == 6
     assert _check(render(sentences)).supported
+
+
+@pytest.mark.parametrize(
+    ("claim", "evidence", "bound"),
+    [
+        ("At least 100 clients may connect.", "At most 100 clients may connect.", "At least 100"),
+        ("A join has more than 64 tables.", "It does not support joins of more than 64 tables.", "more than 64"),
+        ("A join has up to 64 tables.", "It does not support joins of more than 64 tables.", None),
+        ("Es dauert mindestens 3 Tage.", "Es dauert höchstens drei Tage.", "mindestens 3"),
+        ("At least 2 must agree.", "At least 2 must agree, in at most 2 days.", None),
+        ("At least 5 days pass.", "It is open for 5 days.", None),
+    ],
+)
+def test_find_other_bound__compares_bounds_of_one_number(claim: str, evidence: str, bound: str | None) -> None:
+    assert StatedNumbers(evidence).find_other_bound(claim) == bound
+
+
+@pytest.mark.parametrize(
+    ("claim", "evidence", "word"),
+    [
+        ("One repository is recommended.", "One is possible. It is not recommended for security.", "recommend"),
+        ("It moves the file.", "It copies the file instead of moving it.", "move"),
+        ("It does not move the file.", "It copies the file instead of moving it.", None),
+        ("Files are moved.", "Old files are moved. New ones are not moved.", None),
+    ],
+)
+def test_find_negated_word__compares_all_occurrences(claim: str, evidence: str, word: str | None) -> None:
+    assert find_negated_word(claim, evidence) == word
+
+
+@pytest.mark.parametrize(
+    ("claim", "evidence", "is_supported"),
+    [
+        ("Transactions of several statements are not allowed.", "Transactions of statements are disallowed.", True),
+        ("Transactions of several statements are allowed.", "Transactions of statements are disallowed.", False),
+        ("The logs are kept.", "The logs are not removed.", True),
+        ("The logs are kept.", "The logs are removed.", False),
+        ("It supports a join of at most 64 tables.", "It does not support a join of more than 64 tables.", True),
+        ("It supports a join of at least 64 tables.", "It does not support a join of more than 64 tables.", False),
+        ("One shared repository is recommended.", "One shared repository is safe. It is not recommended.", False),
+        ("Several clients share a pool.", "The clients share a pool.", True),
+        ("Die Mieten der Wohnungen steigen mit dem Index.", "Die Miete der Wohnung steigt mit dem Index.", True),
+    ],
+)
+def test_check__compares_bounds_and_negated_words(claim: str, evidence: str, is_supported: bool) -> None:
+    report = check_citations(
+        f"{claim} [1]",
+        [passage(evidence)],
+        embedder=HashingEmbedder(dimensions=512),
+        citation_format="[{index}]",
+    )
+    assert report.supported is is_supported, report.problems
