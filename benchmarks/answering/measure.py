@@ -9,7 +9,7 @@ import numpy as np
 
 from benchmarks.answering.record import AskedPair
 from benchmarks.answering.sets import AnswerQuestion
-from kosmos_rag.answering.abstention import best_evidence
+from kosmos_rag.answering.abstention import find_confidence
 from kosmos_rag.answering.compose import select
 from kosmos_rag.answering.evidence import Evidence, heading, score_evidence
 from kosmos_rag.answering.scorers import EmbeddingScorer, EvidenceScorer
@@ -48,8 +48,7 @@ def score_pair(
     def score(context: Context | None) -> tuple[list[Evidence], float]:
         passages = () if context is None else context.passages[: settings.max_passages]
         evidence = score_evidence(contexts.question.text, passages, scorer)
-        best = best_evidence(evidence)
-        return evidence, scorer.confidence(best.score) if best else 0.0
+        return evidence, find_confidence(evidence, scorer)
 
     evidence, with_documents = score(contexts.context)
     passages = () if contexts.context is None else contexts.context.passages[: settings.max_passages]
@@ -102,7 +101,8 @@ def _holds(pair: ScoredPair, item: Evidence) -> bool:
     if item.passage.citation.source not in question.sources:
         return False
     if question.place == "section":
-        return _fold(_NUMBER.sub("", heading(item.passage))) in map(_fold, question.answers)
+        title = item.unit.heading or heading(item.passage)
+        return _fold(_NUMBER.sub("", title)) in map(_fold, question.answers)
     return question.place == "document" or _holds_line(question.answers[0], item)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Collection, Sequence
 
 from kosmos_rag.answering.evidence import Evidence, heading
 from kosmos_rag.answering.question_type import subject
+from kosmos_rag.answering.scorers import EvidenceScorer
 from kosmos_rag.answering.words import find_language, stem, stems, words
 from kosmos_rag.core.text.dictionary import LANGUAGE_CODES
 from kosmos_rag.core.types import ContextPassage
@@ -14,6 +15,15 @@ REFUSAL = "I don't have information about that in the approved knowledge base."
 def best_evidence(evidence: Sequence[Evidence]) -> Evidence | None:
     """Return the unit with the highest score; None without units."""
     return max(evidence, key=lambda item: item.score, default=None)
+
+
+def find_confidence(evidence: Sequence[Evidence], scorer: EvidenceScorer) -> float:
+    """Return the probability that the best unit answers, 0 without units.
+
+    A passage may have the words of a question in the sentences around the one that answers.
+    """
+    best = best_evidence(evidence)
+    return scorer.confidence(best.support) if best else 0.0
 
 
 def explain_language(passages: Sequence[ContextPassage], model: str, languages: Collection[str]) -> str | None:
@@ -45,11 +55,11 @@ def explain_low_score(question: str, best: Evidence, confidence: float, threshol
         threshold: Confidence below which an answer is refused.
     """
     language = find_language([best.passage.text])
-    present = frozenset(stems(f"{heading(best.passage)} {best.unit.text}", language))
+    present = frozenset(stems(f"{heading(best.passage)} {best.passage.text}", language))
     terms = dict.fromkeys(words(subject(question), language))
     missing = [word for word in terms if stem(word, language) not in present]
-    lacks = f"; it lacks {', '.join(repr(word) for word in missing)}" if missing else ""
+    lacks = f"; its passage lacks {', '.join(repr(word) for word in missing)}" if missing else ""
     return (
-        f"The best unit, of {best.passage.citation.marker}, has a score of {best.score:.2f} and so a confidence of "
+        f"The best unit, of {best.passage.citation.marker}, has a score of {best.support:.2f} and so a confidence of "
         f"{confidence:.2f}, below rag.answer.threshold, {threshold:.2f}{lacks}."
     )

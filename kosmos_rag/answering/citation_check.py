@@ -280,22 +280,18 @@ class _Checker:
         similarity = max((quote.score for quote in quotes), default=0.0)
         stated = StatedNumbers(evidence)
         overlap = _overlap(claim.text, evidence, stated.language)
-        reason = self._suspicious_reason(cited) or missing_fact(claim.text, evidence, stated)
-        if reason is None and (quantity := stated.find_other_unit(claim.text)) is not None:
-            reason = f"{quantity!r} has another unit in the cited passages"
-        if reason is None and (bound := stated.find_other_bound(claim.text)) is not None:
-            reason = f"{bound!r} is the opposite bound of the cited passages"
-        if reason is None and similar and (number := StatedNumbers(similar, stated.language).find_missing(claim.text)):
-            reason = f"the number {number!r} is not where the cited passages say something similar"
+        reason = (
+            self._suspicious_reason(cited)
+            or missing_fact(claim.text, evidence, stated)
+            or _compare_numbers(claim.text, similar, stated)
+        )
         if reason is None and overlap < MIN_OVERLAP:
             reason = f"{overlap:.0%} of its words are in the cited passages"
         if reason is None and similarity < MIN_SIMILARITY:
             reason = f"no cited passage says anything similar (similarity {similarity:.2f})"
         supported = tuple(quote for quote in quotes if quote.score >= MIN_SIMILARITY)
         if reason is None:
-            reason = _find_contradiction(claim.text, supported)
-        if reason is None and (word := find_negated_word(claim.text, evidence)) is not None:
-            reason = f"the cited passages negate {word!r}"
+            reason = _find_contradiction(claim.text, supported) or _explain_negated_word(claim.text, evidence)
         if reason is not None:
             return _verdict(claim, "unsupported", reason, overlap, similarity)
         return _verdict(claim, "supported", None, overlap, similarity, supported)
@@ -358,6 +354,22 @@ class _Checker:
             cited_units = list(passage_units(passage))
             self._units[index] = (cited_units, self._embedder.embed([unit.text for unit in cited_units]))
         return self._units[index]
+
+
+def _compare_numbers(claim: str, similar: str, stated: StatedNumbers) -> str | None:
+    """Return a message about a number of a claim that the evidence has in another unit, bound or place."""
+    if (quantity := stated.find_other_unit(claim)) is not None:
+        return f"{quantity!r} has another unit in the cited passages"
+    if (bound := stated.find_other_bound(claim)) is not None:
+        return f"{bound!r} is the opposite bound of the cited passages"
+    if similar and (number := StatedNumbers(similar, stated.language).find_missing(claim)):
+        return f"the number {number!r} is not where the cited passages say something similar"
+    return None
+
+
+def _explain_negated_word(claim: str, evidence: str) -> str | None:
+    word = find_negated_word(claim, evidence)
+    return None if word is None else f"the cited passages negate {word!r}"
 
 
 def _join_evidence(cited: Sequence[ContextPassage]) -> str:

@@ -31,6 +31,8 @@ class Evidence:
     """The parts of the score by name."""
     words: float
     """Share of the question's words in the unit and the title of its section, weighted by IDF, 0 to 1."""
+    support: float = 0.0
+    """The score with the words of the whole passage: it says whether the best unit answers."""
     title_similarity: float = 0.0
     """Dice coefficient of the words of question and section title, 0 to 1; 0 without a title."""
     is_requested_sql: bool = False
@@ -77,7 +79,7 @@ def score_questions(
     ]
     if not candidates:
         return [[] for _ in questions]
-    texts = [_text_with_section(passage, _read_aloud(unit)) for passage, unit, _ in candidates]
+    texts = [_text_with_heading(passage, unit) for passage, unit, _ in candidates]
     language = find_language(passage.text for passage in passages)
     text_stems = [stems(text, language) for text in texts]
     title_stems = {heading(passage): frozenset(stems(subject(heading(passage)), language)) for passage in passages}
@@ -105,17 +107,28 @@ def score_questions(
         similarities: NDArray[np.float32],
     ) -> list[Evidence]:
         similarities = np.where(is_other, 0.0, similarities)
+        passage_shares = {
+            passage.citation.index: coverage(terms, present)
+            for passage, present in zip(passages, passage_stems, strict=True)
+        }
+
+        def sum_parts(similarity: float, share: float, passage: ContextPassage) -> float:
+            return max(0.0, sum(scorer.build_parts(similarity, share, passage.citation.index).values()))
+
         return [
             Evidence(
                 passage=passage,
                 unit=unit,
                 parts=scorer.build_parts(float(similarity), share, passage.citation.index),
                 words=share,
+                support=0.0 if other else sum_parts(float(similarity), passage_shares[passage.citation.index], passage),
                 title_similarity=_dice(frozenset(terms), title_stems[heading(passage)]),
                 is_requested_sql=is_requested_sql(question, unit),
                 previous=previous,
             )
-            for (passage, unit, previous), share, similarity in zip(candidates, words, similarities, strict=True)
+            for (passage, unit, previous), share, other, similarity in zip(
+                candidates, words, is_other, similarities, strict=True
+            )
         ]
 
     return list(map(score, questions, weights, shares, others, scorer.compare(questions, texts, shares)))
@@ -163,9 +176,9 @@ def _read_aloud(unit: Unit) -> str:
     return "; ".join(f"{name}: {cell}" if name else cell for name, cell in pairs if cell)
 
 
-def _text_with_section(passage: ContextPassage, text: str) -> str:
-    """Return a text of the passage after the title of its section."""
-    title = heading(passage)
+def _text_with_heading(passage: ContextPassage, unit: Unit) -> str:
+    """Return the text of a unit after what it is about: the title above it, or that of the passage's section."""
+    title, text = unit.heading or heading(passage), _read_aloud(unit)
     return f"{title}: {text}" if title else text
 
 

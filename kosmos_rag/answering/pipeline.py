@@ -7,7 +7,13 @@ from collections.abc import Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from kosmos_rag.answering.abstention import REFUSAL, best_evidence, explain_language, explain_low_score
+from kosmos_rag.answering.abstention import (
+    REFUSAL,
+    best_evidence,
+    explain_language,
+    explain_low_score,
+    find_confidence,
+)
 from kosmos_rag.answering.citation_check import check_citations, is_refusal, suspicious_documents
 from kosmos_rag.answering.compose import rank, render, scored_unit, select, sentence
 from kosmos_rag.answering.context import render_passages
@@ -287,7 +293,7 @@ class Answerer:
             questions = (context.question, *questions)
         passages = context.passages[: self._settings.max_passages]
         whole, *parts = [
-            _ScoredPart(question=question, evidence=evidence, confidence=_confidence(scorer, evidence))
+            _ScoredPart(question=question, evidence=evidence, confidence=find_confidence(evidence, scorer))
             for question, evidence in zip(questions, score_questions(questions, passages, scorer), strict=True)
         ]
         is_answered_in_parts = any(part.confidence >= self._settings.threshold for part in parts)
@@ -334,11 +340,6 @@ class Answerer:
 def _prompt_values(question: str, text: str, passages: Sequence[ContextPassage], marker: str) -> dict[str, Any]:
     """Return the variables of an answer template."""
     return {"question": question, "context": text, "passages": passages, "marker": marker, "refusal": REFUSAL}
-
-
-def _confidence(scorer: EvidenceScorer, evidence: Sequence[Evidence]) -> float:
-    best = best_evidence(evidence)
-    return scorer.confidence(best.score) if best else 0.0
 
 
 def _require_model(model: LanguageModel | None, key: str) -> LanguageModel:

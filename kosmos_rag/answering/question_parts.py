@@ -10,6 +10,7 @@ from kosmos_rag.answering.words import words
 MAX_PARTS = 3
 """Each part is a search of its own."""
 
+_MIN_WORDS = 3
 _WORD = re.compile(r"\w+")
 _QUOTES = re.compile('["“”„«»]')
 
@@ -47,11 +48,12 @@ def split_question(question: str) -> tuple[str, ...]:
     """Return the questions that a text joins, or the text alone.
 
     It is divided after question marks, and at "and" or another conjunction before a question word, in English, German
-    and Spanish. Each part has a word that names something, and no later one refers back by "it" or the like.
+    and Spanish. Each part has three words, one of which names something, and no later one refers back by "it" or the
+    like.
     A text with quoted phrases or with more than `MAX_PARTS` parts is not divided.
     """
     parts = tuple(part for sentence in _QUESTION_END.split(question.strip()) for part in _split_joined(sentence))
-    divisible = 1 < len(parts) <= MAX_PARTS and not _QUOTES.search(question) and all(map(words, parts))
+    divisible = 1 < len(parts) <= MAX_PARTS and not _QUOTES.search(question) and all(map(_is_complete, parts))
     return parts if divisible and not any(map(_refers_back, parts[1:])) else (question,)
 
 
@@ -60,6 +62,11 @@ def _split_joined(sentence: str) -> list[str]:
         if grammar.opening.match(sentence) and len(parts := grammar.join.split(sentence)) > 1:
             return [part if part.endswith(_QUESTION_MARKS) else f"{part}?" for part in parts]
     return [sentence]
+
+
+def _is_complete(part: str) -> bool:
+    """Return whether a part is a question by itself, as "how rarely?" is not."""
+    return len(_WORD.findall(part)) >= _MIN_WORDS and bool(words(part))
 
 
 def _refers_back(part: str) -> bool:

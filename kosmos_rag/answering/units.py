@@ -72,10 +72,16 @@ _MARKUP_LINES = 50
 _TITLE_LINES = 3
 _OPTION = re.compile(r"[ \t]+:[\w-]+:.*")
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(?:(?:[\w.-]+[ \t]*:|[ \t]+|-[ \t]|\#)[^\n]*\n)+(?:---|\.\.\.)[ \t]*(?:\n|\Z)")
+_PLAIN_TITLE = re.compile(
+    r"(?P<number>\d+(?:\.\d+)*[.)]?[ \t]+)?(?P<words>[^\W\d_][^\n|`<>]{0,78}[^\s.:;!?,\u3002])[ \t]*"
+)
+"""A line of a plain text that is its title where it is numbered, or its long words are capitalised."""
+_LONG_WORD = re.compile(r"[^\W\d_]{4,}")
 _LABEL = re.compile(r"\s*\*\*[^*\n]+\*\*\s*")
 """A bold label such as `**Symptoms.**` belongs to the sentence after it."""
 _TERM = re.compile(r"[ \t]*(?:``[^`\n]+``|`[^`\n]+`|\*\*[^*\n]+\*\*|--?\w[^\n]{0,60}|[\w.:-]*\w)[ \t]*\n[ \t]*\n\s*")
 """The term of a definition list, with a blank line after it: it belongs to the first sentence of its definition."""
+_PLAIN_TERM = re.compile(r"[^\n]{1,60}[^\s.:;!?,]")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,6 +97,8 @@ class Unit:
     end: int
     columns: tuple[str, ...] = ()
     """Names of the columns of a row of a Markdown table whose head is in the text."""
+    heading: str = ""
+    """The nearest title and the term of a definition above it in the text; empty without them."""
 
 
 def cells(row: str) -> tuple[str, ...]:
@@ -116,7 +124,14 @@ def units(text: str, *, headings: Iterable[str] = (), columns: Sequence[str] = (
             begin = first + len(piece) - len(piece.lstrip())
             if stripped := piece.strip():
                 columns = scanner.columns if kind == "row" else ()
-                yield Unit(text=stripped, kind=kind, start=begin, end=begin + len(stripped), columns=columns)
+                yield Unit(
+                    text=stripped,
+                    kind=kind,
+                    start=begin,
+                    end=begin + len(stripped),
+                    columns=columns,
+                    heading=scanner.heading(begin),
+                )
 
 
 def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
@@ -155,6 +170,14 @@ class _Scanner:
         """Texts that no later line has."""
         self.columns: tuple[str, ...] = ()
         """Names of the columns of the row that was yielded last."""
+        self._title = ""
+        self._terms: list[tuple[int, int, str]] = []
+        """Indent, end and text of the terms around the block that was yielded last, the outermost first."""
+
+    def heading(self, start: int) -> str:
+        """Return the nearest title and term above an offset of the block that was yielded last."""
+        terms = [term for _, end, term in self._terms if end < start]
+        return " ".join(filter(None, (self._title, *terms[-1:])))
 
     def blocks(self) -> Iterator[_Block]:
         """Yield kind, start and end of each block."""
@@ -188,7 +211,14 @@ class _Scanner:
         They are a heading, a rule, a label or a tag; 0 where none begins here.
         """
         line = self._lines[self._at]
-        return 1 if _NO_TEXT.fullmatch(line) or _ROW_RULE.fullmatch(line) else self._heading_lines()
+        if _NO_TEXT.fullmatch(line) or _ROW_RULE.fullmatch(line):
+            if line.lstrip().startswith(("#", "= ", "==")):
+                self._set_title(_without_markup(line))
+            return 1
+        length = self._heading_lines()
+        if length > 1:
+            self._set_title(_without_markup(self._lines[self._at + length - 2]))
+        return length
 
     def _text(self) -> Iterator[_Block]:
         line = self._lines[self._at]
@@ -230,9 +260,39 @@ class _Scanner:
         """
         if self._titles:
             for count in range(1, _TITLE_LINES + 1):
-                if _without_markup(" ".join(self._lines[self._at : self._at + count])) in self._titles:
+                title = _without_markup(" ".join(self._lines[self._at : self._at + count]))
+                if title in self._titles:
+                    self._set_title(title)
                     return count
-        return 0
+        return self._plain_title_lines()
+
+    def _set_title(self, title: str) -> None:
+        self._title = title
+        self._terms.clear()
+
+    def _plain_title_lines(self) -> int:
+        """Return 1 where a line of its own before a paragraph is a title without markup, else 0.
+
+        An item of a list has another one after it, or text that is indented.
+        """
+        title = _PLAIN_TITLE.fullmatch(self._lines[self._at])
+        if (
+            title is None
+            or ": " in title[0]
+            or any(map(str.strip, (self._line(self._at - 1), self._line(self._at + 1))))
+        ):
+            return 0
+        following = next(filter(str.strip, self._lines[self._at + 1 :]), "")
+        is_text = bool(following) and not following[0].isspace() and not _ITEM.match(following)
+        is_capitalised = all(word[0].isupper() for word in _LONG_WORD.findall(title["words"]))
+        if not (is_text and title["words"][0].isupper() and (title["number"] or is_capitalised)):
+            return 0
+        self._set_title(title["words"])
+        return 1
+
+    def _line(self, at: int) -> str:
+        """Return a line; an empty one before the first and after the last."""
+        return self._lines[at] if 0 <= at < len(self._lines) else ""
 
     def _markup_lines(self) -> int:
         """Return the number of lines of the comment or template tag that begins here.
@@ -390,6 +450,10 @@ class _Scanner:
         first, is_item = self._at, _ITEM.match(self._lines[self._at]) is not None
         indent = len(self._lines[first]) - len(self._lines[first].lstrip())
         self._at += 1
+        while self._terms and indent <= self._terms[-1][0]:
+            self._terms.pop()
+        if not is_item and self._is_hanging(first, indent):
+            self._terms.append((indent, self._starts[first] + len(self._lines[first]), self._lines[first].strip()))
         if not is_item and self._is_term(first, indent):
             self._at += 2
         # A line of an item may begin at the margin (a lazy continuation), but not below what may be a heading of Org.
@@ -412,6 +476,12 @@ class _Scanner:
         definition = following[1]
         deeper = len(definition) - len(definition.lstrip()) > indent
         return deeper and self._continues(definition)
+
+    def _is_hanging(self, at: int, indent: int) -> bool:
+        """Return whether a line is a term right above its indented definition, as in a manual page."""
+        definition = self._line(at + 1)
+        is_deeper = bool(definition.strip()) and len(definition) - len(definition.lstrip()) > indent
+        return is_deeper and _PLAIN_TERM.fullmatch(self._lines[at].strip()) is not None
 
     def _continues(self, line: str) -> bool:
         """Return whether a line belongs to the paragraph or item before it."""

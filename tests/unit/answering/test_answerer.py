@@ -66,7 +66,9 @@ def test_explain__shows_the_parts_of_each_unit_and_the_reason_of_a_refusal() -> 
     assert [unit.score for unit in answer.units] == sorted((unit.score for unit in answer.units), reverse=True)
     assert {unit.text for unit in answer.units} > {"Churn is watched by Finance.", REFUNDS.text}
     assert answer.refusal_reason is not None
-    assert "below rag.answer.threshold, 1.00; it lacks 'exchange', 'rate', 'converts'." in answer.refusal_reason
+    assert (
+        "below rag.answer.threshold, 1.00; its passage lacks 'exchange', 'rate', 'converts'." in answer.refusal_reason
+    )
     text = answer.explain()
     assert answer.refusal_reason in text
     assert all(unit.text.split("\n")[0] in text for unit in answer.units)

@@ -39,11 +39,12 @@ def test_split_question__divides_joined_questions(question: str, parts: tuple[st
         "Communities are known to be large and what other characteristic?",
         'Who wrote "What is love and who are you"?',
         "Who is Ann and who is Ben and who is Carl and who is Dora?",
+        "How often does it poll a server, and how rarely?",
         "",
     ],
     ids=[
         "one", "one word without a name", "no question word", "a pronoun", "a pronoun in German", "no question first",
-        "a quoted phrase", "too many", "nothing",
+        "a quoted phrase", "too many", "no verb", "nothing",
     ],
 )  # fmt: skip
 def test_split_question__leaves_other_questions_whole(question: str) -> None:

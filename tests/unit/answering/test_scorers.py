@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from kosmos_rag.answering import scorers
+from kosmos_rag.answering.evidence import score_evidence
 from kosmos_rag.answering.pipeline import Answerer
 from kosmos_rag.answering.scorers import MAX_COMPARED, EmbeddingScorer, RerankingScorer
 from kosmos_rag.core.config import RagSettings, RerankingSettings
@@ -22,6 +23,7 @@ GARAGE = passage(
     "A guest may park long at the gate. Visitors leave their car for two hours. The lift is out of order.",
     section="Garage",
 )
+SCORER = EmbeddingScorer(HashingEmbedder(dimensions=512))
 ANSWERING = "Visitors leave their car for two hours."
 
 
@@ -243,3 +245,21 @@ def test_reranking_scorer__refuses_a_number_of_scores_that_is_not_that_of_the_un
 
     with pytest.raises(ModelError, match="one finite score"):
         RerankingScorer(Short(), _batch_size()).compare([QUESTION], ["one", "two"], [[0.0, 0.0]])
+
+
+def test_score_evidence__supports_a_unit_by_the_words_of_its_passage() -> None:
+    for text, has_all_words in (("A guest may park here. It is long.", True), ("A guest may park here. So.", False)):
+        best = max(score_evidence(QUESTION, [passage(text, section="")], SCORER), key=lambda item: item.score)
+        assert best.unit.text == "A guest may park here."
+        assert best.parts["words"] < 1
+        share = 1.0 if has_all_words else best.parts["words"]
+        assert best.support == pytest.approx(best.parts["meaning"] + share)
+
+
+def test_score_evidence__compares_a_unit_with_the_title_above_it() -> None:
+    text = "4. Guest Parking\n\nIt costs 5 euros.\n\n5. Lunch\n\nIt costs 4 euros."
+    evidence = score_evidence("What does guest parking cost?", [passage(text, section="")], SCORER)
+    assert {item.unit.text: item.words == 1 for item in evidence} == {
+        "It costs 5 euros.": True,
+        "It costs 4 euros.": False,
+    }

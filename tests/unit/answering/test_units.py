@@ -125,7 +125,7 @@ def test_units__have_no_heading_of_their_section() -> None:
     headings = ("Policies", "Retention  of logs", "Two lines", "#")
     text = "Policies\n\nRetention of\nlogs\n\nLogs stay.\n\n** Two lines\nRetention of logs is short. #"
     assert [unit.text for unit in units(text, headings=headings)] == ["Logs stay.", "Retention of logs is short.", "#"]
-    assert len(list(units(text))) == 6
+    assert len(list(units(text))) == 5  # one line of a title is recognized without its section
 
 
 def test_units__of_a_table_that_begins_above_are_its_rows() -> None:
@@ -177,3 +177,26 @@ def test_units__of_a_long_text_take_linear_time() -> None:
 )
 def test_units__of_a_long_line_of_signs_take_linear_time(sign: str) -> None:
     list(units(sign * 100_000))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("4. Meal Allowance\n\nIt is 28 euros.\n\nHOTELS\n\nA night is 130 euros.", [
+            ("Meal Allowance", "It is 28 euros."), ("HOTELS", "A night is 130 euros."),
+        ]),
+        ("Price List\n\nIt costs 5 euros. Or 6.", [("Price List", "It costs 5 euros."), ("Price List", "Or 6.")]),
+        ("1. Open it\n\n2. Close it", [("", "1. Open it"), ("", "2. Close it")]),
+        ("1. Open it\n\n   Turn left.", [("", "1. Open it"), ("", "Turn left.")]),
+        ("Opening hours: 8 to 18\n\nWe close later.", [("", "Opening hours: 8 to 18"), ("", "We close later.")]),
+        ("It is open\n\nWe close later.", [("", "It is open"), ("", "We close later.")]),
+        ("# A page\n\nOne.\n\nPart\n----\n\nTwo.", [("A page", "One."), ("Part", "Two.")]),
+        ("weekly\n    Once a week. Day 0 is Sunday.\n\n    And so on.\n\nyearly\n    Once. A year.\n\nNext text.", [
+            ("", "weekly\n    Once a week."), ("weekly", "Day 0 is Sunday."), ("weekly", "And so on."),
+            ("", "yearly\n    Once."), ("yearly", "A year."), ("", "Next text."),
+        ]),
+    ],
+    ids=["numbered", "capitalised", "items", "an item with text", "a fact", "a sentence", "Markdown", "terms"],
+)  # fmt: skip
+def test_units__have_the_title_and_the_term_above_them(text: str, expected: list[tuple[str, str]]) -> None:
+    assert [(unit.heading, unit.text) for unit in units(text)] == expected
