@@ -18,7 +18,7 @@ from kosmos_rag.core.telemetry import usage
 # Loss for each passage before its own: retrieval has seen more of a passage than one unit.
 RANK_LOSS = 0.05
 # Score of a unit that answers as often as not, and the steepness around it (docs/benchmarks/tuning-log.md).
-EVEN_SCORE = 0.85
+EVEN_SCORE = 0.88
 STEEPNESS = 3.0
 # Units that are compared by meaning, those with most words of the question: none of nine sets loses by it
 # (docs/benchmarks/tuning-log.md).
