@@ -357,7 +357,7 @@ class _Checker:
 
 
 def _compare_numbers(claim: str, similar: str, stated: StatedNumbers) -> str | None:
-    """Return a message about a number of a claim that the evidence has in another unit, bound or place."""
+    """Return a message about a number that the evidence has in another unit, bound or place."""
     if (quantity := stated.find_other_unit(claim)) is not None:
         return f"{quantity!r} has another unit in the cited passages"
     if (bound := stated.find_other_bound(claim)) is not None:

@@ -184,9 +184,9 @@ class StatedNumbers:
         return None
 
     def find_other_bound(self, claim: str) -> str | None:
-        """Return a bound of the claim, as "at least 5", whose number has only the opposite bound in the evidence.
+        """Return a bound of the claim whose number has only the opposite bound in the evidence.
 
-        The result is None where there is none.
+        "At least 5" is opposite to "at most 5". The result is None where there is none.
         """
         stated = _find_bounds(self._evidence, self.language)
         for value, bounds in _find_bounds(claim, self.language).items():
@@ -197,7 +197,7 @@ class StatedNumbers:
 
 
 def _find_bounds(text: str, otherwise: str) -> dict[str, dict[bool, str]]:
-    """Return by value of a number the bounds before it, upper or not, as the text has them."""
+    """Return the bounds before each number, by its value and whether they are upper ones."""
     language = _find_language(text, otherwise)
     bounds: dict[str, dict[bool, str]] = {}
     for match in _PATTERNS[language].bound.finditer(_replace_negated_bounds(" ".join(text.split()))):

@@ -177,7 +177,7 @@ def _read_aloud(unit: Unit) -> str:
 
 
 def _text_with_heading(passage: ContextPassage, unit: Unit) -> str:
-    """Return the text of a unit after what it is about: the title above it, or that of the passage's section."""
+    """Return the text of a unit after the title above it or of its section."""
     title, text = unit.heading or heading(passage), _read_aloud(unit)
     return f"{title}: {text}" if title else text
 

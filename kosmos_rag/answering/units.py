@@ -271,9 +271,9 @@ class _Scanner:
         self._terms.clear()
 
     def _plain_title_lines(self) -> int:
-        """Return 1 where a line of its own before a paragraph is a title without markup, else 0.
+        """Return the number of lines, 1 or 0, of the title without markup that begins here.
 
-        An item of a list has another one after it, or text that is indented.
+        It is a line of its own before a paragraph. An item of a list has another one after it, or indented text.
         """
         title = _PLAIN_TITLE.fullmatch(self._lines[self._at])
         if (
@@ -478,7 +478,7 @@ class _Scanner:
         return deeper and self._continues(definition)
 
     def _is_hanging(self, at: int, indent: int) -> bool:
-        """Return whether a line is a term right above its indented definition, as in a manual page."""
+        """Return whether a line is a term right above its indented definition."""
         definition = self._line(at + 1)
         is_deeper = bool(definition.strip()) and len(definition) - len(definition.lstrip()) > indent
         return is_deeper and _PLAIN_TERM.fullmatch(self._lines[at].strip()) is not None
