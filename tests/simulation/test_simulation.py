@@ -10,9 +10,9 @@ from tests.simulation.simulation import Simulation
 
 pytestmark = pytest.mark.direct_connection("the scheduler follows the server's process of each connection")
 
-QUICK = "0:200"
+QUICK = "0:50"
 """Seeds of `make test`: the first one, and the one after the last."""
-BLOCK = 50
+BLOCK = 25
 """Seeds of one test."""
 
 
