@@ -1,7 +1,7 @@
 # Two stages: pip and its leavings stay in the first. The same image serves, works and migrates; docker-compose.yml and
 # deploy/helm say which. Alone, with the embedded PostgreSQL and a model of pip (docs/how-to/deploy.md):
 #   docker run --publish 127.0.0.1:8000:8000 --volume kosmos:/data kosmos-rag:latest kosmos-rag serve --worker --config /app/quickstart.yaml
-# A release names the base image by digest: docker build --build-arg BASE=python@sha256:… .
+# A release names the base image by digest (.github/workflows/release.yml).
 ARG BASE=python:3.11.14-slim-bookworm
 FROM ${BASE} AS build
 

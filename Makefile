@@ -5,7 +5,6 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 QUICKSTART_STAMP := $(VENV)/.installed-quickstart
-COMPILED_TESTS := $(VENV)/.compiled-tests
 PEERS_VENV := .venv-peers
 PEERS_STAMP := $(PEERS_VENV)/.installed
 PARSERS_VENV := .venv-parsers
@@ -71,14 +70,8 @@ LINT := $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 test: $(STAMP)
 	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
 	{ { $(LINT); } > "$$log" 2>&1 || { cat "$$log"; exit 1; }; } & lint=$$!; \
-	$(MAKE) --no-print-directory $(COMPILED_TESTS); \
-	$(BIN)/python -m pytest -m "not slow" -n 4 --dist loadfile --no-loadscope-reorder; tests=$$?; \
+	$(BIN)/python -m pytest -m "not slow" --processes 4; tests=$$?; \
 	wait $$lint; lint=$$?; cat "$$log"; test $$tests -eq 0 -a $$lint -eq 0
-
-# pytest rewrites the assertions of a changed module once: here, and not in each of its processes.
-$(COMPILED_TESTS): $(STAMP) $(shell find tests -name '*.py')
-	-@$(BIN)/python -m pytest --collect-only -q > /dev/null
-	@touch $@
 
 # What takes longer than ten seconds, and every property with all its examples.
 test-slow: $(STAMP)
@@ -94,8 +87,8 @@ test-simulation: $(STAMP)
 	KOSMOS_TEST_SEEDS=$(SEEDS) $(BIN)/python -m pytest -n 4 -m "not slow" tests/simulation
 
 # The quick tests by way of PgBouncer in transaction mode, which must be installed. What needs a session is skipped.
-test-pgbouncer: $(STAMP) $(COMPILED_TESTS)
-	KOSMOS_TEST_PGBOUNCER=1 $(BIN)/python -m pytest -m "not slow" -n 4 --dist loadfile --no-loadscope-reorder
+test-pgbouncer: $(STAMP)
+	KOSMOS_TEST_PGBOUNCER=1 $(BIN)/python -m pytest -m "not slow" --processes 4
 
 # KOSMOS_TEST_CITUS_BIN=FOLDER with the programs of a PostgreSQL that has Citus and pgvector: the tests start three servers.
 # Or KOSMOS_TEST_CITUS_URL=postgresql://… of a coordinator's administrator, which deploy/citus starts; what stops servers

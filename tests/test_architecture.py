@@ -71,11 +71,13 @@ TESTS_OF_ALL = {
     "tests/integration/apps/http/test_console_browser.py",
 }
 """Tests of all code in docs/ and of all pages of the console, with those of the wings."""
+ENTRIES = {PACKAGE / "__init__.py", PACKAGE / "__main__.py"}
+"""What is imported, and what is run, of the package as a whole."""
 LONG = 600
 
 
 def _files() -> list[Path]:
-    return sorted(file for file in PACKAGE.rglob("*.py") if file != PACKAGE / "__init__.py")
+    return sorted(file for file in PACKAGE.rglob("*.py") if file not in ENTRIES)
 
 
 def _package(file: Path) -> str:

@@ -245,7 +245,9 @@ def find_known_items(collections: Iterable[Mapping[str, KnownItems]], question: 
     items = [(language, of_language) for figures in collections for language, of_language in figures.items()]
     if not items:
         return None
-    language = guess_language(question, {name for name, _ in items})
+    # Where all figures are of one language, that of the question changes nothing.
+    languages = {name for name, _ in items}
+    language = guess_language(question, languages) if len(languages) > 1 else None
     of_question = [entry for name, entry in items if language in (None, name)]
     questions = sum(entry.questions for entry in of_question)
     if not questions:

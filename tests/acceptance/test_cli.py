@@ -560,3 +560,9 @@ def test_queue__refuses(kosmos: Run, arguments: tuple[str, ...], message: str) -
     result = kosmos(*arguments)
     assert result.exit_code == 1
     assert message in result.stderr
+
+
+def test_module__is_the_command(folder: Path) -> None:
+    command = [sys.executable, "-m", "kosmos_rag", "init", "module.yaml"]
+    assert subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False).returncode == 0
+    assert (folder / "module.yaml").is_file()

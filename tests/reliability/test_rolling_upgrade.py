@@ -47,6 +47,9 @@ with Engine(Settings.load(), embedder=HashingEmbedder(dimensions=384)) as engine
         print(json.dumps(calls[name](*arguments)), flush=True)
 """
 
+COMMAND = ("-c", "from kosmos_rag.apps.cli import main; main()")
+"""The command line, of releases without `python -m kosmos_rag` too."""
+
 
 class Version:
     """The processes of one version of the code, over one database."""
@@ -76,14 +79,14 @@ class Version:
 
     def migrate(self) -> None:
         """Migrate the database to the newest revision of this version."""
-        command = [sys.executable, "-m", "kosmos_rag.apps.cli", "migrate"]
+        command = [sys.executable, *COMMAND, "migrate"]
         subprocess.run(command, env=self._environment, cwd=self._folder, check=True)
 
     def start(self) -> None:
         """Start service and worker, and wait until the service answers."""
         self._port = find_free_port()
-        self._start("serve", "-m", "kosmos_rag.apps.cli", "serve", "--port", str(self._port))
-        self._start("worker", "-m", "kosmos_rag.apps.cli", "worker")
+        self._start("serve", *COMMAND, "serve", "--port", str(self._port))
+        self._start("worker", *COMMAND, "worker")
         eventually(self._is_ready, within_s=180)
 
     def _is_ready(self) -> bool:

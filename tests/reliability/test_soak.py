@@ -71,7 +71,7 @@ class Processes:
     def start(self, name: str, *arguments: str) -> None:
         """Start a command."""
         with (self.folder / f"{name}.log").open("ab") as log:
-            command = [sys.executable, "-m", "kosmos_rag.apps.cli", *arguments]
+            command = [sys.executable, "-m", "kosmos_rag", *arguments]
             self.running[name] = subprocess.Popen(
                 command, stdout=log, stderr=log, env=self.environment, cwd=self.folder, start_new_session=True
             )
@@ -194,7 +194,7 @@ def test_soak__leaves_memory_descriptors_and_connections_as_they_are(processes: 
     statuses: Counter[str] = Counter()
     samples: list[Sample] = []
     created = subprocess.run(
-        [sys.executable, "-m", "kosmos_rag.apps.cli", "api-key", "create", "soak", "--scope", "admin"],
+        [sys.executable, "-m", "kosmos_rag", "api-key", "create", "soak", "--scope", "admin"],
         env=processes.environment, capture_output=True, text=True, check=True,
     )  # fmt: skip
     processes.restart_worker()

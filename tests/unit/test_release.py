@@ -111,6 +111,16 @@ def test_release__publishes_without_a_password_and_after_the_tests() -> None:
     assert _steps("release", "build").index("make test") < _steps("release", "build").index("make dist sbom")
 
 
+def test_release__builds_the_image_on_a_digest() -> None:
+    image = WORKFLOWS["release"]["jobs"]["image"]
+    assert image["needs"] == "build"
+    assert image["permissions"] == {"contents": "read", "packages": "write"}
+    (build,) = _steps("release", "image")
+    arguments = set(re.findall(r'--build-arg (\w+)="\$\w+"', build))
+    assert arguments == set(re.findall(r"^ARG (\w+)=", (ROOT / "Dockerfile").read_text(), re.MULTILINE))
+    assert "{{index .RepoDigests 0}}" in build
+
+
 def test_changelog__begins_with_the_version() -> None:
     first = re.findall(r"^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[0]
     assert re.fullmatch(rf"{re.escape(__version__)}(, not released yet| \(\d{{4}}-\d{{2}}-\d{{2}}\))", first)
