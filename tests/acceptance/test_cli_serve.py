@@ -101,7 +101,7 @@ def test_serve__on_a_port_in_use_ends_before_the_models_are_loaded(kosmos: Run) 
 @pytest.mark.model
 def test_serve__in_development_ingests_uploads_with_a_worker_of_its_own(kosmos: Run) -> None:
     port = find_free_port()
-    command = [sys.executable, "-m", "kosmos_rag.apps.cli", "serve", "--port", str(port)]
+    command = [sys.executable, "-m", "kosmos_rag", "serve", "--port", str(port)]
     command += ["--set", "service.development.tenant=default", "--set", "worker.poll_s=0.2"]
     with subprocess.Popen(
         command, stderr=subprocess.PIPE, text=True, env=os.environ | {"PYTHONPATH": str(ROOT)}
