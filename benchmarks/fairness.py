@@ -173,7 +173,7 @@ def measure_attacks(folder: str, keys: dict[str, str], questions: list[str], *, 
     rates = {"service.rates.tenant_per_minute": 0, "service.rates.subject_per_minute": 0}
     settings = {**MODEL, **rates, "database.data_dir": folder, "service.health_port": health_port}
     options = [part for key, value in settings.items() for part in ("--set", f"{key}={json.dumps(value)}")]
-    module = "benchmarks.service_quick" if quick else "kosmos_rag.apps.cli"
+    module = "benchmarks.service_quick" if quick else "kosmos_rag"
     results: Figures = {}
     with run_server(sys.executable, "-m", module, "serve", *options) as (url, _):
         health_url = f"http://127.0.0.1:{health_port}"

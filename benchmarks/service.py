@@ -105,7 +105,7 @@ def run_service(folder: str, *, quick: bool = False) -> Iterator[Running]:
     }
     pairs = [f"{key}={json.dumps(value)}" for key, value in {**MODEL, **settings}.items()]
     options = [part for pair in pairs for part in ("--set", pair)]
-    module = "benchmarks.service_quick" if quick else "kosmos_rag.apps.cli"
+    module = "benchmarks.service_quick" if quick else "kosmos_rag"
     with run_server(sys.executable, "-m", module, "serve", *options) as running:
         yield running
 

@@ -104,7 +104,7 @@ def measure_commands(folder: Path, rounds: int) -> dict[str, float]:
                 engine.tenant("commands").jobs.enqueue(documents)
                 arguments = ["--until-idle"]
             before = os.times()
-            command = [sys.executable, "-m", "kosmos_rag.apps.cli", name, *arguments, *options]
+            command = [sys.executable, "-m", "kosmos_rag", name, *arguments, *options]
             subprocess.run(command, check=True, capture_output=True)
             after = os.times()
             user, system = (after[field] - before[field] for field in (2, 3))  # of the processes that have ended

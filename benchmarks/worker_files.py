@@ -155,7 +155,7 @@ def measure_files(
     """
     if not folder.exists():
         write_files(folder, scale=scale)
-    command = [sys.executable, "-m", "kosmos_rag.apps.cli", "worker", "--until-idle", "--processes", "1"]
+    command = [sys.executable, "-m", "kosmos_rag", "worker", "--until-idle", "--processes", "1"]
     fixed = {"database.data_dir": settings.database.data_dir, "rag.chunking.strategy": "markdown"}
     for name, value in {**changes, **fixed}.items():
         command += ["--set", f"{name}={value}"]

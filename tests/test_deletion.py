@@ -58,7 +58,7 @@ def test_library__is_imported_with_the_settings_of_the_kernel_alone(without_wing
 
 
 def test_command_line__has_all_commands_but_those_of_the_wings(without_wings: Path) -> None:
-    output = _run(without_wings, "-m", "kosmos_rag.apps.cli", "--help")
+    output = _run(without_wings, "-m", "kosmos_rag", "--help")
     assert "search" in output
     assert {"schema", "eval", "experiment", "monitor"}.isdisjoint(output.split())
 

@@ -65,7 +65,7 @@ def test_init__asks_on_a_terminal_whether_to_store_files(
     keeps: bool,
 ) -> None:
     controller, terminal = os.openpty()
-    command = [sys.executable, "-m", "kosmos_rag.apps.cli", "init"]
+    command = [sys.executable, "-m", "kosmos_rag", "init"]
     with os.fdopen(controller, "wb", buffering=0) as keyboard, os.fdopen(terminal, "rb", buffering=0) as screen:
         keyboard.write(reply)
         finished = subprocess.run(command, stdin=screen, capture_output=True, timeout=120, check=False)

@@ -59,7 +59,7 @@ def _filled(embedder: Embedder) -> Iterator[Engine]:
 
 
 def _command(*arguments: str) -> list[str]:
-    return ["-m", "kosmos_rag.apps.cli", "mcp", "--set", "rag.audit.enabled=true", *arguments]
+    return ["-m", "kosmos_rag", "mcp", "--set", "rag.audit.enabled=true", *arguments]
 
 
 def _of_words(*arguments: str) -> list[str]:

@@ -178,7 +178,7 @@ def test_pull__refuses_what_is_no_model(arguments: tuple[str, ...], message: str
 def _pull_from(hub: Hub, cache: Path) -> "subprocess.CompletedProcess[str]":
     environment = {**os.environ, "HF_ENDPOINT": hub.url, "HF_HUB_OFFLINE": "0", "KOSMOS_MODELS__CACHE_DIR": str(cache)}
     return subprocess.run(
-        [sys.executable, "-m", "kosmos_rag.apps.cli", "models", "pull", NAME],
+        [sys.executable, "-m", "kosmos_rag", "models", "pull", NAME],
         env=environment, capture_output=True, text=True, check=False,
     )  # fmt: skip
 

@@ -23,7 +23,7 @@ def _write_line(process: subprocess.Popen[bytes], subject: str) -> None:
 def test_convert_log__sends_what_the_service_writes_after_a_stop_of_both(tmp_path: Path, stop: signal.Signals) -> None:
     """Ctrl-C reaches both ends of a pipe, and the service has more to write until it ends."""
     path = tmp_path / "events.jsonl"
-    command = [sys.executable, "-m", "kosmos_rag.apps.cli", "siem", "convert-log", "--to", str(path)]
+    command = [sys.executable, "-m", "kosmos_rag", "siem", "convert-log", "--to", str(path)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         _write_line(process, "ada")
         deadline = time.monotonic() + DEADLINE_S
