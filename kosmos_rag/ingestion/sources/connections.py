@@ -7,6 +7,7 @@ import ssl
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import TYPE_CHECKING, Any, cast
@@ -144,6 +145,30 @@ class HostConnections:
                 self._idle_by_origin.pop(next(iter(self._idle_by_origin))).close()
 
     def _connect(self, origin: _Origin, until: float) -> socket.socket:
+        """Connect in a thread: nothing else bounds the time of a look-up of a name."""
+        future: Future[socket.socket] = Future()
+
+        def run() -> None:
+            try:
+                connected = self._connect_by_address(origin, until)
+            except BaseException as error:  # noqa: BLE001 — handed to the waiting thread
+                if future.set_running_or_notify_cancel():
+                    future.set_exception(error)
+                return
+            if future.set_running_or_notify_cancel():
+                future.set_result(connected)
+            else:
+                connected.close()
+
+        threading.Thread(target=run, name="kosmos-rag-connect", daemon=True).start()
+        try:
+            return future.result(timeout=_seconds_until(until))
+        except TimeoutError:
+            if not future.cancel():
+                future.result().close()
+            raise
+
+    def _connect_by_address(self, origin: _Origin, until: float) -> socket.socket:
         """Connect to the first address that accepts a connection, by TLS for https."""
         scheme, host, port = origin
         _seconds_until(until)  # a request that was given up asks for no address

@@ -5,10 +5,8 @@ It checks hosts and addresses, follows few redirects, and bounds time and size.
 
 import json
 import re
-import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
@@ -234,23 +232,10 @@ class Fetcher:
         return read_limited(_read_blocks(response), url, max_bytes=self._max_bytes)
 
     def _run_with_timeout(self, url: str, work: Callable[[float, HostConnections], _T]) -> _T:
-        """Run a function in a thread with a total timeout.
-
-        The timeouts of an HTTP client bound each step and not their sum: DNS, each byte of a header.
-        """
+        """Run a function with a time by which all its steps must have ended."""
         connections = self._connections or self._open_connections()
-        until = time.monotonic() + self._settings.timeout_s
-        future: Future[_T] = Future()
-
-        def run() -> None:
-            try:
-                future.set_result(work(until, connections))
-            except BaseException as error:  # noqa: BLE001 — handed to the waiting thread
-                future.set_exception(error)
-
-        threading.Thread(target=run, name="kosmos-rag-fetch", daemon=True).start()
         try:
-            return future.result(timeout=self._settings.timeout_s)
+            return work(time.monotonic() + self._settings.timeout_s, connections)
         except TimeoutError as error:
             limit = f"{self._settings.timeout_s:g} s"
             raise SourceError(
