@@ -1,29 +1,17 @@
 """Read the headers and footers of a DOCX, as the letterhead of a letter."""
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
 from kosmos_rag.parsing.office.docx_styles import W
 from kosmos_rag.parsing.office.docx_text import NOT_READ, PARAGRAPH, TEXT, TextReader, is_on
+from kosmos_rag.parsing.office.page_numbers import PAGE_NUMBER, remove_page_numbers
 from kosmos_rag.parsing.office.xml_tree import find_outermost
-from kosmos_rag.parsing.tables.table import collapse_whitespace
 
 _SECTION, _FIRST_PAGE, _EVEN_PAGES = f"{W}sectPr", f"{W}titlePg", f"{W}evenAndOddHeaders"
 _RELATION = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _SIMPLE_FIELD, _FIELD_END, _INSTRUCTION = f"{W}fldSimple", f"{W}fldChar", f"{W}instrText"
 _FIELDS = frozenset({"PAGE", "NUMPAGES", "SECTIONPAGES"})
-_MARK = "\ufdd0"
-"""Replaces a page number until its word is removed; not a character of any text."""
-_SIGNS = r"[\s|/·•–—-]"  # noqa: RUF001
-_LETTER = r"[^\W\d_]"
-_WORD = rf"\b(?:(?<!\b{_LETTER} ){_LETTER}(?: {_LETTER})++\b|{_LETTER}+\.?)"
-"""Some templates of Word have spaces between the letters: `P a g e`."""
-_NUMBERS = rf"{_MARK}\w*+(?:[^\d\t\n{_MARK}]*+{_MARK}\w*+)*+"
-_PAGE_NUMBER = re.compile(
-    rf"(?<!{_SIGNS}){_SIGNS}*+(?:{_WORD}[ :|]*{_NUMBERS}|{_NUMBERS}(?: *\| *{_WORD}$)?){_SIGNS}*", re.MULTILINE
-)
-"""`Page 3 of 5`, with the signs around it."""
 
 
 class RunningTexts:
@@ -45,7 +33,7 @@ class RunningTexts:
                 _mark_page_numbers(paragraph)
                 texts = [reader.read(paragraph)]
                 texts += [content for content in reader.take_contents() if isinstance(content, str)]
-                for text in map(_remove_page_numbers, texts):
+                for text in map(remove_page_numbers, texts):
                     if text and text not in self._texts:
                         self._texts.add(text)
                         yield text
@@ -103,14 +91,8 @@ def _mark_page_numbers(paragraph: Any) -> None:
 
 def _set_mark(element: Any) -> None:
     element.clear()
-    element.tag, element.text = TEXT, _MARK
+    element.tag, element.text = TEXT, PAGE_NUMBER
 
 
 def _is_page_number(instruction: str) -> bool:
     return not _FIELDS.isdisjoint(instruction.upper().split()[:1])
-
-
-def _remove_page_numbers(text: str) -> str:
-    """Return a text in one line; nothing where only signs are left of it."""
-    rest = _PAGE_NUMBER.sub(" ", text)
-    return collapse_whitespace(rest) if rest == text or re.search(r"\w", rest) else ""

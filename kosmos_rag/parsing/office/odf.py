@@ -18,6 +18,7 @@ from kosmos_rag.parsing.clean import clean_property_title, clean_title
 from kosmos_rag.parsing.compose import Composition
 from kosmos_rag.parsing.limits import OutputLimits
 from kosmos_rag.parsing.office.boxes import Edges, order_boxes
+from kosmos_rag.parsing.office.odf_running import RunningParagraphs
 from kosmos_rag.parsing.office.odf_styles import (
     DRAWING,
     LEVELS,
@@ -68,7 +69,12 @@ def parse_odf(data: bytes, limits: OutputLimits, *, media_type: str, hidden_cell
     if media_type == media_types.ODS:
         _SheetsReader(composition, styles, hidden_cells=hidden_cells).read(root)
     else:
+        running = RunningParagraphs([root, *(roots[part] for part in (_STYLES,) if part in roots)], styles)
+        for text in running.read("header"):
+            composition.add_block(text)
         _Reader(composition, styles).read(root)
+        for text in running.read("footer"):
+            composition.add_block(text)
     title = clean_property_title(roots[_META].findtext(f".//{_TITLE}") or "") if _META in roots else None
     # The name of a sheet is no title of its workbook.
     return composition.build(media_type, title or (None if media_type == media_types.ODS else composition.first_title))

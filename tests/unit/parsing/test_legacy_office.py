@@ -193,6 +193,23 @@ def test_parse_odf__with_a_password_is_encrypted() -> None:
     assert caught.value.code == "encrypted"
 
 
+def test_parse_rtf__a_table_in_a_cell_and_paragraphs_of_a_cell() -> None:
+    end = rb"{\*\nesttableprops\trowd\cellx50\cellx90\nestrow}{\nonesttables\par}"
+    inner = b"".join(
+        rb"\pard\intbl\itap2 %b\nestcell\pard\intbl\itap2 %b\nestcell" % cells + end
+        for cells in [(b"Year", b"Sum"), (b"2019", b"15")]
+    )
+    row = rb"\trowd\cellx100\cellx200\pard\intbl %b\cell\pard\intbl %b\cell\row "
+    rows = row % (b"Plant", b"Data") + row % (rb"North\par of Linz", rb"See\par " + inner + rb"\pard\intbl")
+    data = rb"{\rtf1\ansi " + rows + rb"\pard After\par}"
+    text = parse(SourceDocument(source="a.rtf", data=data)).text
+    assert text.split("\n\n") == [
+        "Plant | Data\nNorth of Linz | See",
+        "North of Linz\nYear | Sum\nYear: 2019; Sum: 15",
+        "After",
+    ]
+
+
 def test_parse_rtf__paragraphs_and_rows() -> None:
     parsed = parse_data(
         rb"{\rtf1\ansi{\fonttbl{\f0 Arial;}}{\*\generator no;}\b Caf\'e9\b0\par Price \u8364? 5\par"

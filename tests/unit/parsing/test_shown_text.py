@@ -192,6 +192,19 @@ def flat_odf(body: str) -> str:
     )
 
 
+def test_parse_odf__headers_and_footers_of_the_pages_once() -> None:
+    pages = (
+        "<office:master-styles><style:master-page style:name='Standard'>"
+        "<style:header><text:p>ACME Ltd, Linz</text:p></style:header>"
+        "<style:header-first style:display='false'><text:p>Not shown</text:p></style:header-first>"
+        "<style:footer><text:p>Bank: AT12 3456 Page <text:page-number>1</text:page-number></text:p></style:footer>"
+        "</style:master-page><style:master-page style:name='Envelope'>"
+        "<style:header><text:p>Not on a page</text:p></style:header></style:master-page></office:master-styles>"
+    )
+    data = flat_odf("<text:p>The letter.</text:p>").replace("<office:body>", f"{pages}<office:body>")
+    assert parse_named("a.fodt", data).text.split("\n\n") == ["ACME Ltd, Linz", "The letter.", "Bank: AT12 3456"]
+
+
 def odf_table(*rows: list[str]) -> str:
     cells = (
         "".join(
