@@ -230,18 +230,21 @@ class Grid:
     def _divide_face(self, face: GridArea, runs: list[Run]) -> dict[int, list[Run]]:
         """Return the texts of an area by column.
 
-        They are cells below names where none of them crosses the line between two columns.
+        They are cells below names where none of them crosses the line between two columns. On top of a table they are
+        names if each column has one.
         """
         columns: dict[int, list[Run]] = {column: [] for column in range(face.left, face.right)}
         is_open = not self._open.isdisjoint(range(face.left + 1, face.right))
-        if not face.top or len(columns) < 2 or (len(group_lines(runs)) < 2 and not is_open):
+        may_divide = len(runs) == len(columns) >= LEAST_ROWS if not face.top else is_open or len(group_lines(runs)) > 1
+        if len(columns) < 2 or not may_divide:
             return {face.left: runs}
         for run in runs:
             column = max(0, min(bisect_right(self._xs, run.left + NEAR), face.right) - 1)
             if run.right > self._xs[column + 1] + NEAR:
                 return {face.left: runs}
             columns[column].append(run)
-        return columns if sum(map(bool, columns.values())) > 1 else {face.left: runs}
+        least = 2 if face.top else len(columns)
+        return columns if sum(map(bool, columns.values())) >= least else {face.left: runs}
 
     def _level_rows(self, face: GridArea) -> dict[int, list[Run]]:
         """Return the texts of each row of an area that no line divides.

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from kosmos_rag.parsing.limits import OutputLimits
 from kosmos_rag.parsing.pdf.cells import LEADING
+from kosmos_rag.parsing.pdf.graphics import NEAR
 from kosmos_rag.parsing.pdf.lines import LARGER, Line
 from kosmos_rag.parsing.pdf.page_lines import (
     APART,
@@ -244,9 +245,24 @@ class _PageBuilder:
             return not self._is_spaced(above, line)
         if _NUMBERED.match(line.text) and (line.bold or self._metrics.is_larger(line)):
             return True
+        if self._begins_like(above, line, below):
+            return True
         if not _SENTENCE_END.search(above.text):
             return False
         return self._is_indented(above, line, below) or self._is_cut_short(above, line)
+
+    def _begins_like(self, above: Line, line: Line, below: Line | None) -> bool:
+        """Return whether a line and the one above it are indented as first lines of paragraphs."""
+        return (
+            below is not None
+            and self._text is not None
+            and self._text.lines == [above]
+            and abs(line.left - above.left) < NEAR
+            and line.left - below.left >= WORD_GAP * line.size
+            and not self._is_apart(line, below)
+            and above.style == line.style == below.style
+            and self._has_room(above, line)
+        )
 
     def _is_spaced(self, above: Line, line: Line) -> bool:
         """Return whether a paragraph continues below a space that is wider than the usual one."""

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.pdf.faces import Face, Faces
-from kosmos_rag.parsing.pdf.glyphs import CONTROLS, read_glyphs
+from kosmos_rag.parsing.pdf.glyphs import ACCENTS, CONTROLS, NO_CHARACTER, compose_accents, read_glyphs
 from kosmos_rag.parsing.pdf.graphics import Box, Rules, load_pdfium, unite
 
 _LINE_PIECES = re.compile(r"[^\ufffe\x02\r\n]+[\ufffe\x02]?")
@@ -108,6 +108,8 @@ class LayerReader:
         self._has_glyphs = letters is not None
         """The text has the letters of glyphs, at their own indexes."""
         self._text = letters or self._text
+        if ACCENTS.search(self._text):
+            self._text = compose_accents(self._layer, self._text, self._to_index)
         self._text = _CODES.sub(self._read_code, self._text)
 
     def read(self) -> list[tuple[int, list[Run]]]:
@@ -290,8 +292,8 @@ class LayerReader:
         start = first
         size, baseline = own_size, own_baseline = style.size, style.baseline
         for at, (index, character) in enumerate(zip(indexes, words, strict=True)):
-            if character.isspace():
-                if letters and letters[-1] != " ":
+            if character.isspace() or character == NO_CHARACTER:
+                if letters and letters[-1] != " " and character != NO_CHARACTER:
                     letters.append(" ")
                 continue
             read_box(layer, index, loose)

@@ -294,6 +294,18 @@ def column(x: float, top: float, texts: list[str]) -> list[tuple[float, float, s
     return [(x, top + 12 * row, text) for row, text in enumerate(texts)]
 
 
+def test_parse_pdf__a_first_line_below_a_paragraph_of_one_line_begins_another() -> None:
+    item = "2. The persons of the shift write each fault of the pump down"
+    lines = [
+        (70.0, "1. Checks of the plant"),
+        (70.0, item),
+        (50.0, "in the book of the plant, and tell the office of the"),
+        (50.0, "north about it."),
+    ]
+    parsed = parse_drawn(*((left, 100.0 + 12 * at, text) for at, (left, text) in enumerate(lines)))
+    assert parsed.text.split("\n\n")[:1] == ["1. Checks of the plant"]
+
+
 def test_parse_pdf__a_sentence_goes_on_in_the_next_column_and_page() -> None:
     drawing = Drawing()
     for first in ("The first page begins with a sentence", "that goes on at the top of this page"):

@@ -131,3 +131,20 @@ def test_parse_pdf__a_number_is_in_the_middle_of_a_cell_of_two_lines() -> None:
     sheet.across(88, 104, 200)
     sheet.down(45, 135, 225, 315, top=88, bottom=200)
     assert "Service: Care of the garden; Price: 201.76; Sum: 201.76" in sheet.parse().text
+
+
+def test_parse_pdf__names_above_the_lines_between_columns_are_those_of_the_columns() -> None:
+    sheet = Sheet()
+    sheet.rows([NAMES, *COSTS], 100)
+    sheet.across(88, 104, 120, 136, 152, 168)
+    sheet.down(45, 315, top=88, bottom=168)
+    sheet.down(135, 225, top=104, bottom=168)
+    assert SALARIES in sheet.parse().text
+
+
+def test_parse_pdf__blank_rows_of_a_form_leave_its_table() -> None:
+    sheet = Sheet()
+    sheet.rows([NAMES, *COSTS[:3], *[["", "", "-"]] * 46], 100, pitch=12)
+    sheet.across(*range(91, 692, 12))
+    sheet.down(45, 135, 225, 315, top=91, bottom=691)
+    assert SALARIES in sheet.parse().text

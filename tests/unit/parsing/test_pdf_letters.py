@@ -126,3 +126,15 @@ def test_parse_pdf__numbers_of_glyphs_are_read_as_their_letters() -> None:
         codes = "".join(f"{ord(letter) - 29:02x}" for letter in text)
         lines.append(f"BT /F1 10 Tf 50 {350 - 12 * at} Td <{codes}> Tj ET ")
     assert draw("".join(lines), face).text.split("\n") == TEXT
+
+
+def test_parse_pdf__accents_of_tex_belong_to_the_letters_below_them() -> None:
+    # TeX draws the accent of each letter before it, at the same place; the i below one has no dot.
+    encoding = "<< /Type /Encoding /BaseEncoding /StandardEncoding >>"
+    face = f"<< /Type /Font /Subtype /Type1 /BaseFont /Times-Roman /Encoding {encoding} >>"
+    words = "".join(
+        f"BT /F1 10 Tf {left} 350 Td ({before}) Tj ET BT /F1 10 Tf {left + width} 350 Td (\\302) Tj ET "
+        f"BT /F1 10 Tf {left + width} 350 Td ({letter}{after}) Tj ET "
+        for left, before, width, letter, after in [(50, "M", 9, "e", "xico"), (90, "F", 5.5, "\\365", "sica")]
+    )
+    assert draw(words, face).text == "México Física"
