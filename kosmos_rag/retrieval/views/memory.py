@@ -69,8 +69,10 @@ class MemorySession:
     blocks: BlockCache
     close_terms: CloseTermCache
     timer: StageTimer
-    take_turn: Callable[[], None]
-    """Waits for a turn, which lasts until the session ends: it computes then, and rarely waits for the server."""
+    take_turn: Callable[[], AbstractContextManager[None]]
+    """Waits for a turn to compute in."""
+    last_turn: ExitStack
+    """The turn from the state on, until the session ends: it rarely waits for the server then."""
     _nearest: tuple[Block, NDArray[np.float32], list[ScoredRows]] | None = field(default=None, init=False)
     """Block, vector and chunks nearest to it, which were found while the server read the state."""
     _nearest_s: float = field(default=0.0, init=False)
@@ -90,15 +92,14 @@ class MemorySession:
         text = statement("search_state") if self.in_transaction else statement("search_state_of_reader")
         with nullcontext() if self.in_transaction else self.connection.pipeline():
             cursor = self.connection.execute(text, bound.values)
-            if self._block is None:
-                # The server reads the state meanwhile.
-                self.take_turn()
-                if wording.vector is not None:
-                    # The state is most often that of this block, and the server takes as long to read it.
-                    started = time.perf_counter()
+            if self._block is None and wording.vector is not None:
+                # The server reads the state meanwhile. It is most often that of this block. The turn ends here: a
+                # server that hangs must not keep the searches of others waiting.
+                started = time.perf_counter()
+                with self.take_turn():
                     nearest = self.latest.nearest(wording.vector, wording.candidates)
-                    self._nearest = self.latest, wording.vector, nearest
-                    self._nearest_s = time.perf_counter() - started
+                self._nearest = self.latest, wording.vector, nearest
+                self._nearest_s = time.perf_counter() - started
         [(state,)] = cursor.fetchall()
         if state["overview"] is None:
             # There is no such tenant, or Citus sent the statement to its node without the reader.
@@ -116,6 +117,7 @@ class MemorySession:
         """
         state = state_key(wording, snapshot.space_id, snapshot.states)
         if self._block is None:
+            self.last_turn.enter_context(self.take_turn())
             self._block = self.blocks.find(self.reader, state) or self._follow(wording, state)
             self._wording, self._state = wording, state
         elif state != self._state:
@@ -329,7 +331,7 @@ class MemoryView:
             raise ViewUnavailable
         in_transaction = not pool.sets_reader_in_statement
         opened = pool.transaction(tenant_id, request.query.principals) if in_transaction else pool.connection(tenant_id)
-        with opened as connection, ExitStack() as turn:
+        with opened as connection, ExitStack() as last_turn:
             yield MemorySession(
                 connection=connection,
                 in_transaction=in_transaction,
@@ -338,7 +340,8 @@ class MemoryView:
                 blocks=self.blocks,
                 close_terms=self._close_terms,
                 timer=timer,
-                take_turn=lambda: turn.enter_context(self._turns.take(_WAIT_S)),
+                take_turn=partial(self._turns.take, _WAIT_S),
+                last_turn=last_turn,
             )
 
     def observe(self, request: ViewRequest, wording: RetrieverQuery, snapshot: Snapshot) -> BackgroundTask | None:

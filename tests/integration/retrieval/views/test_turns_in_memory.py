@@ -1,9 +1,12 @@
 import threading
 import time
 
+import psycopg
 import pytest
 
-from kosmos_rag.retrieval.views.memory import Turns
+from kosmos_rag import Settings, SourceDocument
+from kosmos_rag.retrieval.views.memory import MemoryView, Turns
+from tests.integration.variants import opened
 
 LONG_S = 60.0
 
@@ -86,3 +89,28 @@ def test_take__keeps_every_turn_where_waits_end_as_turns_are_passed_on() -> None
         thread.join()
     assert turns._free == 2
     assert not turns._waiting
+
+
+@pytest.mark.usefixtures("early_blocks")
+def test_search__has_no_turn_while_the_server_keeps_it_waiting(settings: Settings) -> None:
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    with opened(settings, {}) as engine:
+        scope = engine.tenant("acme")
+        scope.ingest([SourceDocument(source="travel.md", data=b"The per diem is 40 euros.")])
+        scope.search("per diem")
+        assert scope._parts.background.drain(LONG_S)
+        view = engine._components.pipelines.default.search._resources.views[0]
+        assert isinstance(view, MemoryView)
+        free = view._turns._free
+        search = threading.Thread(target=scope.search, args=("euros",))
+        with psycopg.connect(settings.database.admin_url or "") as admin:
+            admin.execute("LOCK TABLE kosmos.collection_statistics IN ACCESS EXCLUSIVE MODE")
+            search.start()
+            deadline = time.monotonic() + LONG_S
+            while admin.execute(waiting).fetchone() == (0,):
+                assert time.monotonic() < deadline, "the search did not reach the server"
+                time.sleep(0.01)
+            time.sleep(0.1)
+            assert view._turns._free == free
+        search.join()
+        assert view.blocks.hits == 1
