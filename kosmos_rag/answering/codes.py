@@ -1,7 +1,7 @@
 """Codes after a name, by which a unit names another thing than a question.
 
-Building B, error E-102 and quarter Q3 have such codes. Numbers have none: they may be quantities, or versions that
-another one includes.
+Building B, error E-102 and quarter Q3 have such codes. A number is one after the name of what is only numbered, such as
+route 168: others may be quantities, or versions that another one includes.
 """
 
 import re
@@ -16,6 +16,8 @@ _CODE = re.compile(
         (?:
             (?P<name>[^\W\d_]+)[ \u00a0-](?P<code>(?![Vv]-?\d)[^\W\d_]-?\d+|\d+[a-cA-C]|[^\W\d_])
             | (?P<letter>(?![Vv])[^\W\d_])-?(?P<number>\d+)
+            | (?P<numbered>(?i:articles?|chapters?|flights?|gates?|highways?|interstates?|platforms?|rooms?|routes?
+                |artikel|gleis|kapitel|raum))[ \u00a0](?P<numeral>\d+)
         )
         (?![\w-]|[.,:]\d)
         (?P<range>
@@ -50,7 +52,8 @@ def find_codes(text: str, language: str) -> Codes:
     ranges = set()
     bounds = {match.end() for match in _BOUND.finditer(text)}
     for match in _CODE.finditer(text):
-        name, code = (match["name"] or match["letter"]).casefold(), match["code"] or match["number"]
+        name = (match["name"] or match["letter"] or match["numbered"]).casefold()
+        code = match["code"] or match["number"] or match["numeral"]
         if code in _WORDS_OF_ONE_LETTER or not words(name, language):
             continue
         codes[stem(name, language)].add(code.casefold())
