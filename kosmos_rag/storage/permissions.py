@@ -186,8 +186,8 @@ def write_acls(
 ) -> int:
     """Give stored documents the readers that their source has, in the caller's transaction.
 
-    A document that a permission feed names keeps its acl. The next ingestion publishes the changed ones again: their
-    source may have had the same readers before. Returns how many documents have another acl now.
+    A document that a permission feed names, itself or by its file, keeps its acl. The next ingestion publishes the
+    changed ones again: their source may have had the same readers before. Returns how many documents have another acl.
 
     Args:
         connection: Connection of the worker role, with the tenant set; it has locked all jobs that it needs.
@@ -201,8 +201,10 @@ def write_acls(
     if statistics is None:
         return 0
     values = {**scope, "document_ids": list(acls)}
-    feeds = {row[0] for row in connection.execute(statement("permissions_of_documents"), values).fetchall()}
-    own_acls = {key: acl for key, acl in acls.items() if key not in feeds}
+    files = dict(connection.execute(statement("file_ids_of_documents"), values).fetchall())
+    keys = {**scope, "document_ids": [*acls, *filter(None, files.values())]}
+    named = {row[0] for row in connection.execute(statement("permissions_of_documents"), keys).fetchall()}
+    own_acls = {key: acl for key, acl in acls.items() if named.isdisjoint((key, files.get(key)))}
     changed, _ = _change_acls(
         connection, scope, statistics, own_acls, events, narrow_from=read_at or _EARLIEST, forgotten=True
     )

@@ -23,9 +23,10 @@ from kosmos_rag.ingestion.permission_feed import read_feed
 from kosmos_rag.ingestion.sources.registry import create_source
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage import lexical_statistics
+from kosmos_rag.storage.documents import StoredDocuments
 from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.permissions import FeedPass
-from kosmos_rag.storage.tenants import tenant
+from kosmos_rag.storage.tenants import read_server_time, tenant
 from tests.integration.variants import changed
 
 Write = Callable[..., dict[str, Any]]
@@ -583,3 +584,24 @@ def test_rows__of_documents_that_nobody_has_any_more_are_deleted(
             "SELECT acl FROM kosmos.document_permissions WHERE tenant_id = %s ORDER BY acl", [tenant(tenant_name).id]
         ).fetchall()
     assert rows == [([],), (["ann"],)]  # page-1, which is still there, and page-3
+
+
+def test_source__gives_no_reader_to_parts_of_a_file_that_a_feed_names(
+    settings: Settings, write: Write, tenant_name: str
+) -> None:
+    """A pass over changes of a source gives the parts of a file no readers where a permission feed names the file."""
+    table = b"order,customer\n" + b"".join(b"%d,churn report%s\n" % (row, b" " * 2_000) for row in range(600))
+    small = changed(settings, {"ingestion.parsing.text_mb": 1, "ingestion.max_file_mb": 2})
+    with Engine(small, embedder=HashingEmbedder()) as engine:
+        scope = engine.tenant(tenant_name)
+        scope.ingest(SourceDocument(source="orders.csv", data=table, acl=(PERMISSION_FEED,)))
+        scope.sync_permissions(write({"sales": ["ann"]}, {"orders.csv": ["sales"]}))
+        parts = set(scope.sources())
+        readers = dict.fromkeys(scope.document_ids(["orders.csv", *parts]), ("ann", "ben"))
+        worker = engine.database.worker
+        with worker.transaction_with_events(scope.id, [EVERYONE]) as (connection, events):
+            now = read_server_time(connection)
+            stored = StoredDocuments(connection, scope.id)
+            assert stored.write_acls(readers, collection="default", read_at=now, events=events) == 0
+        assert len(parts) > 1
+        assert (_sources(engine, tenant_name, "ann"), _sources(engine, tenant_name, "ben")) == (parts, set())
