@@ -353,7 +353,7 @@ class TenantJobs:
         return self._queue.cancel(self._owner, ids)
 
     def retry(self, ids: Sequence[uuid.UUID] | None = None) -> list[uuid.UUID]:
-        """Enqueue dead and cancelled jobs again: these, or all.
+        """Enqueue dead and cancelled jobs again: these, or all dead ones.
 
         Returns which.
 

@@ -222,7 +222,7 @@ class IngestPipeline:
         """
         ids = [document_id(tenant.id, collection, source) for source in sources if is_text(source)]
         with self._database.worker.transaction_with_events(tenant.id, [EVERYONE]) as (connection, events):
-            JobWriter(connection, tenant).cancel_documents(ids)
+            JobWriter(connection, tenant).delete_documents(ids)
             ids += find_part_ids(connection, tenant, collection, sources)
             return remove_documents(connection, tenant.id, ids, collection=collection, events=events)
 

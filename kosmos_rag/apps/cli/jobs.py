@@ -100,7 +100,7 @@ def retry(
     jobs: Annotated[
         list[uuid.UUID] | None, typer.Argument(metavar="[JOB...]", help="Ids of jobs.", parser=_parse_job_id)
     ] = None,
-    all_: Annotated[bool, typer.Option("--all", help="All dead and cancelled jobs of the tenant.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="All dead jobs of the tenant.")] = False,
     *,
     common: TenantOptions,
 ) -> None:

@@ -200,7 +200,7 @@ class Queue:
     def retry(self, owner: TenantRef, ids: Sequence[uuid.UUID] | None = None) -> list[uuid.UUID]:
         """Requeue dead and cancelled jobs, and return their ids.
 
-        Without `ids` all of the tenant. Of a key the last one is queued, unless newer work has replaced it.
+        Without `ids` all dead ones of the tenant. Of a key the last one is queued, unless newer work has replaced it.
         """
         values = {"tenant_id": owner.id, "ids": None if ids is None else list(ids)}
         with self._pool.untenanted() as connection, connection.cursor(row_factory=scalar_row) as cursor:

@@ -59,7 +59,7 @@ class JobWriter:
         """
         if not jobs:
             return []
-        self._connection.execute(statement("replace_dead_jobs"), {"tenant_id": self._owner.id, "keys": list(jobs)})
+        self._replace_dead(keys=list(jobs))
         # A periodic job belongs to no request.
         traceparent = None if every is not None else tracing.current_traceparent()
         added = {"traceparent": traceparent, "preset": preset}
@@ -96,11 +96,12 @@ class JobWriter:
         self._connection.execute(statement("enqueue_periodic"), values)
 
     def cancel_collection(self, collection: str) -> None:
-        """Cancel unfinished jobs that write documents of a collection.
+        """Cancel unfinished jobs that write documents of a collection, and delete those that failed.
 
         The jobs that enqueue others come first: once they are locked, no pass adds a job that the second statement
         misses.
         """
+        self._replace_dead(collection=collection)
         for kind in _PASSES:
             values = {"tenant_id": self._owner.id, "ids": None, "keys": None, "collection": collection, "kinds": kind}
             others = {"kept": list(kinds.UPKEEP), "reason": "the collection was deleted"}
@@ -112,6 +113,18 @@ class JobWriter:
         values = {"tenant_id": self._owner.id, "ids": None, "keys": keys, "collection": None}
         others: dict[str, Any] = {"kinds": None, "kept": [], "reason": "the document was deleted"}
         self._connection.execute(statement("cancel_jobs"), values | others)
+
+    def delete_documents(self, document_ids: Sequence[uuid.UUID]) -> None:
+        """Cancel unfinished jobs of documents that are deleted, as `cancel_documents`, and delete those that failed.
+
+        A failed job that is retried would bring its document back.
+        """
+        self._replace_dead(keys=[str(key) for key in document_ids])
+        self.cancel_documents(document_ids)
+
+    def _replace_dead(self, *, keys: Sequence[str] = (), collection: str | None = None) -> None:
+        values = {"tenant_id": self._owner.id, "keys": list(keys), "collection": collection, "kept": list(kinds.UPKEEP)}
+        self._connection.execute(statement("replace_dead_jobs"), values)
 
     def find_other_readers(self, readers: Mapping[uuid.UUID, Sequence[str]]) -> list[uuid.UUID]:
         """Return the documents with an unfinished job that was enqueued with other readers; nothing is locked."""

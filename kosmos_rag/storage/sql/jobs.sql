@@ -1,7 +1,10 @@
 -- name: replace_dead_jobs
--- Newer work on a key replaces a dead job: a retry would overwrite the newer result with the older one.
+-- Newer work on a key replaces a dead job: a retry would overwrite the newer result with the older one. So does the
+-- deletion of its document, or of its collection.
 DELETE FROM kosmos.jobs j
- WHERE j.tenant_id = %(tenant_id)s AND j.key = ANY (%(keys)s) AND j.state IN ('dead', 'cancelled')
+ WHERE j.tenant_id = %(tenant_id)s AND (j.key = ANY (%(keys)s::text[]) OR j.collection = %(collection)s
+                                        AND j.kind <> ALL (%(kept)s::text[]))
+   AND j.state IN ('dead', 'cancelled')
 
 -- name: permanently_failed_jobs
 -- Jobs that failed permanently on the same content, for a reason that a retry does not remove.
@@ -242,11 +245,12 @@ UPDATE kosmos.jobs j
  WHERE j.tenant_id = old.tenant_id AND j.id = old.id
 
 -- name: retry_jobs
--- The last of each key, and none that newer work replaced: a periodic job is enqueued next to a cancelled one.
+-- Those that are named, or all dead ones: what a deletion or a person has cancelled comes back by its name alone. The
+-- last of each key, and none that newer work replaced: a periodic job is enqueued next to a cancelled one.
 UPDATE kosmos.jobs j
    SET state = 'queued', finished_at = NULL, attempt = 0, lost = 0, run_at = now(), sync_run_ids = '{}'
- WHERE j.tenant_id = %(tenant_id)s AND (%(ids)s::uuid[] IS NULL OR j.id = ANY (%(ids)s))
-   AND j.state IN ('dead', 'cancelled')
+ WHERE j.tenant_id = %(tenant_id)s AND j.state IN ('dead', 'cancelled')
+   AND CASE WHEN %(ids)s::uuid[] IS NULL THEN j.state = 'dead' ELSE j.id = ANY (%(ids)s) END
    AND NOT EXISTS (
        SELECT FROM kosmos.jobs newer
         WHERE newer.tenant_id = %(tenant_id)s AND newer.key = j.key

@@ -1,5 +1,6 @@
 """Jobs of a collection whose preset was deleted or changed: no document is published under weaker settings."""
 
+import uuid
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -102,6 +103,29 @@ def test_deletion__leaves_other_collections_and_the_maintenance(
     assert [Path(source).name for source in wiki.sources()] == ["salaries.md"]
 
 
+def test_retry__brings_no_deleted_collection_back(
+    engine: Engine, folder: Path, queue: Queue, run: Run, database: DatabaseSettings
+) -> None:
+    """To retry all jobs brings back neither the mirror of a deleted collection nor a document that had failed."""
+    wiki = engine.tenant("acme", collection="wiki")
+    wiki.jobs.enqueue(folder, every=timedelta(hours=8))
+    run(_claim(queue, kinds.SYNC))
+    wiki.jobs.enqueue(SourceDocument(source="broken.pdf", data=b"%PDF-1.7 nothing more"))
+    run(_claim(queue, kinds.DOCUMENT))
+    assert ("document", "dead", "corrupt") in _codes(wiki)
+    wiki.jobs.enqueue(SALARIES)
+    assert wiki.collections.delete("wiki") == 1
+    assert wiki.jobs.retry() == []
+    hasten(database)
+    run(_claim(queue))
+    assert wiki.sources() == []
+    assert {code for kind, _, code in _codes(wiki) if kind == "sync"} == {"cancelled"}
+
+
+def _retry_cancelled(scope: Tenant) -> list[uuid.UUID]:
+    return scope.jobs.retry([job.id for job in scope.jobs.find(states=[JobState.CANCELLED])])
+
+
 @pytest.mark.parametrize("kind", [kinds.SYNC, kinds.DOCUMENT])
 def test_retried_job__fails_once_its_collection_has_no_preset(
     kind: str, policies: Tenant, folder: Path, queue: Queue, run: Run
@@ -109,7 +133,7 @@ def test_retried_job__fails_once_its_collection_has_no_preset(
     """A job fails if its collection no longer has the preset of the time when it was enqueued."""
     policies.jobs.enqueue(folder if kind == kinds.SYNC else SALARIES)
     policies.collections.delete("policies")
-    assert len(policies.jobs.retry()) == 1
+    assert len(_retry_cancelled(policies)) == 1
     run(_claim(queue, kind))
     assert _codes(policies) == {(kind, "dead", "preset_missing")}
     assert policies.sources() == []
@@ -120,7 +144,7 @@ def test_retried_job__fails_once_its_collection_has_another_preset(policies: Ten
     policies.jobs.enqueue(SALARIES)
     policies.collections.delete("policies")
     policies.collections.create("policies", preset="corporate")
-    policies.jobs.retry()
+    _retry_cancelled(policies)
     run(_claim(queue, kinds.DOCUMENT))
     assert _codes(policies) == {("document", "scheduled", "preset_changed")}
     assert policies.sources() == []

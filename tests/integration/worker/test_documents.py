@@ -102,6 +102,18 @@ def test_deletion__is_not_undone_by_a_job_that_waits_or_runs(engine: Engine, sco
     assert scope.sources() == ["other"]
 
 
+def test_retry__brings_no_deleted_document_back(scope: Tenant, work: Work) -> None:
+    """To retry all jobs brings back no document that was deleted while its job waited, or after it had failed."""
+    scope.jobs.enqueue(SourceDocument(source="broken.pdf", data=b"%PDF-1.7 nothing more"))
+    work()
+    scope.jobs.enqueue(SourceDocument(source="note", data=b"Churn is falling."))
+    assert scope.delete(["broken.pdf", "note"]) == 0
+    assert scope.jobs.retry() == []
+    work()
+    assert scope.sources() == []
+    assert [job.state for job in scope.jobs.find(kinds=[kinds.DOCUMENT])] == [JobState.CANCELLED]
+
+
 def test_retry__never_puts_an_old_version_over_a_newer_one(scope: Tenant, work: Work) -> None:
     scope.jobs.enqueue(SourceDocument(source="note.txt", data=bytes(256)))
     work()
