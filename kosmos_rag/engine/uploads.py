@@ -95,7 +95,7 @@ class TenantUploads:
         return None if row is None else row[0]
 
     def require_complete(self, upload_id: uuid.UUID, size: int, connection: psycopg.Connection) -> None:
-        """Check an upload before something refers to it.
+        """Check an upload after something refers to it, and keep it until the transaction ends.
 
         Args:
             size: Number of bytes that were written.
@@ -135,14 +135,15 @@ class TenantUploads:
     def _enqueue(
         self, connection: psycopg.Connection, document: SourceDocument, upload: StoredUpload, *, named_by_file: bool
     ) -> uuid.UUID:
-        UploadStore(connection, self._owner.id).require_complete(upload.id, upload.size)
         jobs, warning = self._open_jobs(), None
         if named_by_file and jobs.replaces_another_upload(document.source, upload.sha256, connection):
             warning = (
                 f"it replaces another {document.source}; if that is another document, upload this one with its folder "
                 f"as source, such as team/{document.source}, and the other one again"
             )
-        return jobs.enqueue_upload(document, upload.id, connection, sha256=upload.sha256, warning=warning)
+        job_id = jobs.enqueue_upload(document, upload.id, connection, sha256=upload.sha256, warning=warning)
+        UploadStore(connection, self._owner.id).require_complete(upload.id, upload.size)
+        return job_id
 
     def enqueue_once(
         self,

@@ -59,9 +59,9 @@ class TenantFiles:
             "acl": [FILE_ADMINISTRATOR, *self._uploader, *readers],
         }
         with self._tenant.sessions.write() as connection:
-            self._tenant.uploads.require_complete(upload_id, size, connection)
             now = self._tenant.sessions.create_tenant(connection)
             connection.execute(statement("insert_file"), {**values, "now": now})
+            self._tenant.uploads.require_complete(upload_id, size, connection)
         return FileInfo(
             id=upload_id, filename=filename, bytes=size, purpose=purpose, readers=document.acl, created_at=now
         )

@@ -279,10 +279,7 @@ class ErasureStore:
                 connection, self._owner.id, ids, collection=collection, events=events
             )
         # After the locks of collections, as in publications.
-        uploads = UploadStore(connection, self._owner.id)
-        abandoned = uploads.find_abandoned(age=timedelta())
-        uploads.delete(abandoned)
-        counts["uploads"] += len(abandoned)
+        counts["uploads"] += UploadStore(connection, self._owner.id).delete_abandoned(age=timedelta())
         for table, text in (
             ("document_permissions", statement("erase_document_permissions")),
             ("sync_runs", statement("erase_sync_failures")),

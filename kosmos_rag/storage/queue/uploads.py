@@ -60,7 +60,7 @@ class UploadStore:
         return b"".join(chunks)
 
     def require_complete(self, upload_id: uuid.UUID, size: int) -> None:
-        """Check an upload before something refers to it.
+        """Check an upload after something refers to it, and keep it until the transaction ends.
 
         An erasure removes what nothing refers to, also the chunks of an upload that is arriving.
 
@@ -80,14 +80,23 @@ class UploadStore:
             values = {"tenant_id": self._tenant_id, "upload_ids": list(upload_ids)}
             self._connection.execute(statement("delete_uploads"), values)
 
-    def find_abandoned(self, *, age: timedelta) -> list[uuid.UUID]:
-        """Return the uploads older than `age` that nothing refers to."""
+    def delete_abandoned(self, *, age: timedelta) -> int:
+        """Delete the uploads older than `age` that nothing refers to, and return how many."""
         scope = {"tenant_id": self._tenant_id}
         old = self._read_ids(statement("uploads_before"), {**scope, "before": datetime.now(UTC) - age})
-        waiting = old - self._read_ids(statement("uploads_in_use"), scope) if old else set()
-        if waiting:
-            waiting -= self._read_ids(statement("stored_files"), {**scope, "file_ids": list(waiting)})
-        return sorted(waiting)
+        if abandoned := self._select_unused(old):
+            # What refers to one of them meanwhile has ended after this, or is refused.
+            self._connection.execute(statement("lock_uploads"), {**scope, "upload_ids": sorted(abandoned)})
+            abandoned = self._select_unused(abandoned)
+        self.delete(abandoned)
+        return len(abandoned)
+
+    def _select_unused(self, upload_ids: set[uuid.UUID]) -> set[uuid.UUID]:
+        scope = {"tenant_id": self._tenant_id}
+        unused = upload_ids - self._read_ids(statement("uploads_in_use"), scope) if upload_ids else upload_ids
+        if unused:
+            unused -= self._read_ids(statement("stored_files"), {**scope, "file_ids": list(unused)})
+        return unused
 
     def _read_ids(self, query: LiteralString, values: Mapping[str, object]) -> set[uuid.UUID]:
         return {key for (key,) in self._connection.execute(query, values).fetchall()}

@@ -434,9 +434,19 @@ SELECT u.data
  WHERE u.tenant_id = %(tenant_id)s AND u.id = %(upload_id)s AND u.number = %(number)s
 
 -- name: size_of_upload
+-- Locks the chunks until the transaction ends: what deletes abandoned uploads waits for what refers to this one.
 SELECT coalesce(sum(octet_length(u.data)), 0)::bigint
+  FROM (SELECT n.data
+          FROM kosmos.uploads n
+         WHERE n.tenant_id = %(tenant_id)s AND n.id = %(upload_id)s
+           FOR SHARE) u
+
+-- name: lock_uploads
+SELECT u.id
   FROM kosmos.uploads u
- WHERE u.tenant_id = %(tenant_id)s AND u.id = %(upload_id)s
+ WHERE u.tenant_id = %(tenant_id)s AND u.id = ANY (%(upload_ids)s)
+ ORDER BY u.id, u.number
+   FOR UPDATE
 
 -- name: delete_uploads
 DELETE FROM kosmos.uploads u WHERE u.tenant_id = %(tenant_id)s AND u.id = ANY (%(upload_ids)s)

@@ -104,8 +104,7 @@ class MaintenanceHandler:
 
     def _prune(self, owner: TenantRef, channel: SupervisorChannel) -> None:
         with self._database.worker.transaction(owner.id, [EVERYONE]) as connection:
-            uploads = UploadStore(connection, owner.id)
-            uploads.delete(uploads.find_abandoned(age=ABANDONED_UPLOAD_AGE))
+            UploadStore(connection, owner.id).delete_abandoned(age=ABANDONED_UPLOAD_AGE)
             before = datetime.now(UTC) - timedelta(days=self._limits.keep_days)
             connection.execute(statement("prune_events"), {"tenant_id": owner.id, "before": before})
         channel.queue.prune(keep_days=self._limits.keep_days, keep_dead_days=self._limits.keep_dead_days)

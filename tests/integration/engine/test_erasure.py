@@ -549,6 +549,21 @@ def test_upload__that_arrives_during_an_erasure_is_refused_and_not_cut(acme: Ten
         acme.uploads.require_complete(upload_id, upload.size, connection)
 
 
+def test_upload__whose_job_is_about_to_be_stored_survives_an_erasure(acme: Tenant, logged: Engine) -> None:
+    """An erasure that finds no job of an upload waits for the transaction that enqueues one."""
+    writer = acme.uploads.open()
+    writer.write(b"Churn is falling.")
+    upload = writer.finish()
+    with ThreadPoolExecutor(1) as pool:
+        with logged.database.worker.transaction(acme.id, [EVERYONE]) as connection:
+            acme.uploads._enqueue(connection, SourceDocument(source="new.md", data=b""), upload, named_by_file=False)
+            erasure = pool.submit(acme.erase, source="nothing")
+            wait([erasure], timeout=1)
+        assert erasure.result().erased == {}
+    with acme.sessions.write() as connection:
+        assert UploadStore(connection, acme.id).read(upload.id) == b"Churn is falling."
+
+
 def test_samples__of_a_subject_go_by_the_principal_that_the_service_adds(
     acme: Tenant, database: DatabaseSettings
 ) -> None:

@@ -51,7 +51,9 @@ def test_stored_files__are_erased_with_their_bytes_jobs_and_documents(
     logged.tenant(tenant_name, collection="copy").ingest(SourceDocument(source=stored.source, data=DOCUMENT.data))
     TenantVectorStores(acme).attach("copy", {stored.id: {}})
     with acme.sessions.write() as connection:
-        assert not {attached.id, stored.id} & set(UploadStore(connection, acme.id).find_abandoned(age=timedelta()))
+        uploads = UploadStore(connection, acme.id)
+        uploads.delete_abandoned(age=timedelta())
+        assert all(uploads.read(file.id) for file in (attached, stored))
     report = acme.erase(**selector)
     assert report.erased["files"] == 1
     assert report.erased["documents"] == 3
