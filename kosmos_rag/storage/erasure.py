@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any, Protocol, Self
 
 import psycopg
@@ -71,6 +72,7 @@ _OVERLAPS = ("23001", "23503", "40P01")
 """Codes of violated foreign keys and of a deadlock: another transaction has written rows of the tenant."""
 _RELOAD_POLL_S = 0.05
 _ESCAPED = str.maketrans({"%": r"\%", "_": r"\_", "\\": r"\\", "*": "%", "?": "_"})
+_WILDCARDS = {"*": ".*", "?": "."}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,13 +90,6 @@ class Selector:
     """Pattern of LIKE for sources."""
     key: str | None = None
     value: str | None = None
-
-    @property
-    def mention(self) -> str | None:
-        """Regular expression for texts that name a source as a word of its own."""
-        if self.pattern is None:
-            return None
-        return rf"(?<![[:alnum:]]){''.join(map(_escape, self.text))}(?![[:alnum:]])"
 
     @classmethod
     def of_reader(cls, subject: str) -> Self:
@@ -121,9 +116,10 @@ class Selector:
         return cls(kind=ErasureKind.METADATA, text=text, key=key, value=value)
 
 
-def _escape(character: str) -> str:
-    is_special = character.isascii() and not character.isalnum()
-    return {"*": ".*", "?": "."}.get(character, f"\\{character}" if is_special else character)
+def _build_mention(name: str, wildcards: Mapping[str, str] = MappingProxyType({})) -> str:
+    """Return a regular expression for texts that have a name as a word of its own."""
+    escaped = (wildcards.get(each, f"\\{each}" if each.isascii() and not each.isalnum() else each) for each in name)
+    return rf"(?<![[:alnum:]]){''.join(escaped)}(?![[:alnum:]])"
 
 
 def _require_text(kind: str, text: str) -> str:
@@ -259,7 +255,6 @@ class ErasureStore:
         values: dict[str, Any] = {
             "tenant_id": self._owner.id,
             "pattern": selector.pattern,
-            "mention": selector.mention,
             "key": selector.key,
             "value": selector.value,
         }
@@ -278,6 +273,10 @@ class ErasureStore:
             counts["documents"] += remove_documents(
                 connection, self._owner.id, ids, collection=collection, events=events
             )
+        mentions = {source: _build_mention(source) for source in values["sources"]}
+        if selector.kind is ErasureKind.SOURCE:
+            mentions[""] = _build_mention(selector.text, _WILDCARDS)
+        values |= {"mentioned": list(mentions), "mentions": list(mentions.values())}
         # After the locks of collections, as in publications.
         counts["uploads"] += UploadStore(connection, self._owner.id).delete_abandoned(age=timedelta())
         for table, text in (

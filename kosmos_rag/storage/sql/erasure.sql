@@ -57,26 +57,21 @@ UPDATE kosmos.sync_runs r
                 WHERE f.entry ->> 'source' = ANY (%(sources)s::text[]) OR f.entry ->> 'source' LIKE %(pattern)s)
 
 -- name: erase_sync_errors
--- The error of a pass may name an erased document, as a word of its own: a source may be a single letter.
+-- The error of a pass may name an erased document, as a word of its own: a source may be a single letter. What is looked
+-- for as text first is empty for a pattern.
 UPDATE kosmos.sync_runs r
    SET error = 'erased'
  WHERE r.tenant_id = %(tenant_id)s
-   AND (r.error ~ %(mention)s
-        OR EXISTS (SELECT FROM unnest(%(sources)s::text[]) AS s (name)
-                    WHERE strpos(r.error, s.name) > 0
-                      AND r.error ~ ('(?<![[:alnum:]])' || regexp_replace(s.name, '[^[:alnum:]]', '\\\&', 'g')
-                                    || '(?![[:alnum:]])')))
+   AND EXISTS (SELECT FROM unnest(%(mentioned)s::text[], %(mentions)s::text[]) AS s (name, mention)
+                WHERE strpos(r.error, s.name) > 0 AND r.error ~ s.mention)
 
 -- name: erase_job_errors
 -- So may the error of a job that is of no document, such as a pass over a permission feed.
 UPDATE kosmos.jobs j
    SET error = 'erased'
  WHERE j.tenant_id = %(tenant_id)s AND j.kind <> 'document'
-   AND (j.error ~ %(mention)s
-        OR EXISTS (SELECT FROM unnest(%(sources)s::text[]) AS s (name)
-                    WHERE strpos(j.error, s.name) > 0
-                      AND j.error ~ ('(?<![[:alnum:]])' || regexp_replace(s.name, '[^[:alnum:]]', '\\\&', 'g')
-                                    || '(?![[:alnum:]])')))
+   AND EXISTS (SELECT FROM unnest(%(mentioned)s::text[], %(mentions)s::text[]) AS s (name, mention)
+                WHERE strpos(j.error, s.name) > 0 AND j.error ~ s.mention)
 
 -- name: erase_document_feedback
 DELETE FROM kosmos.feedback f

@@ -53,8 +53,5 @@ UPDATE kosmos.events e
 UPDATE kosmos.events e
    SET data = e.data || '{"message": "erased"}'
  WHERE e.tenant_id = %(tenant_id)s
-   AND (e.data ->> 'message' ~ %(mention)s
-        OR EXISTS (SELECT FROM unnest(%(sources)s::text[]) AS s (name)
-                    WHERE strpos(e.data ->> 'message', s.name) > 0
-                      AND e.data ->> 'message' ~ ('(?<![[:alnum:]])' || regexp_replace(s.name, '[^[:alnum:]]', '\\\&', 'g')
-                                    || '(?![[:alnum:]])')))
+   AND EXISTS (SELECT FROM unnest(%(mentioned)s::text[], %(mentions)s::text[]) AS s (name, mention)
+                WHERE strpos(e.data ->> 'message', s.name) > 0 AND e.data ->> 'message' ~ s.mention)
