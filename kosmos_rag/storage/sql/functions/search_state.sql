@@ -14,11 +14,12 @@ DECLARE
     indexes json;
 BEGIN
     -- The live space, the settings that route the search (those of the statement query_routing), and the collections that
-    -- may answer. Chunks, length and state of a collection are those of chunks that this reader may read, and NULL where
-    -- he may read none. The state is a hash of the access control lists that he may read, each with the identity of its
-    -- last change: no other history of the database repeats it, and readers with equal states may read the same chunks.
-    -- The overlay is what the preset of a collection sets for its hits, where the question names no collection. Known items
-    -- are how well the retrievers find questions made of the texts of a collection, with the live model.
+    -- may answer; deleted ones have no chunks, and keep their row. Chunks, length and state of a collection are those of
+    -- chunks that this reader may read, and NULL where he may read none. The state is a hash of the access control lists
+    -- that he may read, each with the identity of its last change: no other history of the database repeats it, and
+    -- readers with equal states may read the same chunks. The overlay is what the preset of a collection sets for its
+    -- hits, where the question names no collection. Known items are how well the retrievers find questions made of the
+    -- texts of a collection, with the live model.
     SELECT json_build_object(
                'space_id', t.live_space_id,
                'enforced', EXISTS (SELECT
@@ -63,7 +64,8 @@ BEGIN
                                   FROM kosmos.acl_statistics n
                                  WHERE n.tenant_id = tenant
                                  GROUP BY n.collection) r ON r.collection = s.collection
-                    WHERE s.tenant_id = tenant AND (of_collection IS NULL OR s.collection = of_collection)))
+                    WHERE s.tenant_id = tenant AND s.chunks > 0
+                      AND (of_collection IS NULL OR s.collection = of_collection)))
       INTO overview
       FROM kosmos.tenants t
      WHERE t.tenant_id = tenant;
