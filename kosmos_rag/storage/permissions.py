@@ -201,7 +201,9 @@ def write_acls(
     if statistics is None:
         return 0
     values = {**scope, "document_ids": list(acls)}
-    files = dict(connection.execute(statement("file_ids_of_documents"), values).fetchall())
+    files: dict[uuid.UUID, uuid.UUID | None] = dict(
+        connection.execute(statement("file_ids_of_documents"), values).fetchall()
+    )
     keys = {**scope, "document_ids": [*acls, *filter(None, files.values())]}
     named = {row[0] for row in connection.execute(statement("permissions_of_documents"), keys).fetchall()}
     own_acls = {key: acl for key, acl in acls.items() if named.isdisjoint((key, files.get(key)))}
