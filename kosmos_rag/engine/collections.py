@@ -115,13 +115,15 @@ class Collections:
         """Delete a collection with its documents, jobs and preset.
 
         Returns the number of documents. The locks are taken in the order of every other transaction: preset, jobs,
-        collection.
+        collection, runs.
         """
         scope = {"tenant_id": owner.id, "collection": collection}
         with self._database.worker.transaction_with_events(owner.id, [EVERYONE]) as (connection, events):
             connection.execute(statement("lock_preset"), scope)
-            JobWriter(connection, owner).cancel_collection(collection)
+            jobs = JobWriter(connection, owner)
+            jobs.cancel_collection(collection)
             lock_collection(connection, scope)
+            jobs.count_cancelled()
             ids = [document.id for document in load_sources(connection, owner.id, collection).values()]
             removed = remove_documents(connection, owner.id, ids, collection=collection, events=events)
             connection.execute(statement("delete_preset"), scope)

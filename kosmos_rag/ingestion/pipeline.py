@@ -222,9 +222,12 @@ class IngestPipeline:
         """
         ids = [document_id(tenant.id, collection, source) for source in sources if is_text(source)]
         with self._database.worker.transaction_with_events(tenant.id, [EVERYONE]) as (connection, events):
-            JobWriter(connection, tenant).delete_documents(ids)
+            jobs = JobWriter(connection, tenant)
+            jobs.delete_documents(ids)
             ids += find_part_ids(connection, tenant, collection, sources)
-            return remove_documents(connection, tenant.id, ids, collection=collection, events=events)
+            removed = remove_documents(connection, tenant.id, ids, collection=collection, events=events)
+            jobs.count_cancelled()
+        return removed
 
     def update_metadata(
         self, tenant: TenantRef, collection: str, sources: Sequence[str], changes: Mapping[str, Any]

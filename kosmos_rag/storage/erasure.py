@@ -31,6 +31,7 @@ from kosmos_rag.storage.errors import connect_administrator
 from kosmos_rag.storage.events import EventBuffer
 from kosmos_rag.storage.publish import remove_documents
 from kosmos_rag.storage.queue.uploads import UploadStore
+from kosmos_rag.storage.queue.writing import count_cancelled_jobs
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, create_tenant
 
@@ -278,6 +279,7 @@ class ErasureStore:
             mentions[""] = _build_mention(selector.text, _WILDCARDS)
         values |= {"mentioned": list(mentions), "mentions": list(mentions.values())}
         # After the locks of collections, as in publications.
+        count_cancelled_jobs(connection, self._owner.id, values.get("run_ids", ()))
         counts["uploads"] += UploadStore(connection, self._owner.id).delete_abandoned(age=timedelta())
         for table, text in (
             ("document_permissions", statement("erase_document_permissions")),
@@ -337,10 +339,11 @@ class ErasureStore:
             erased = connection.execute(statement("erase_document_jobs"), values).fetchall()
             if not erased:
                 return rows, job_ids
-            job_ids += [job_id for job_id, _, _ in erased]
+            job_ids += [job_id for job_id, *_ in erased]
             # Of documents that failed before they had a row, too.
-            values["job_keys"] = [*values.get("job_keys", ()), *[key for _, key, _ in erased]]
-            values["job_sources"] = [*values.get("job_sources", ()), *[source for _, _, source in erased if source]]
+            values["job_keys"] = [*values.get("job_keys", ()), *[key for _, key, *_ in erased]]
+            values["job_sources"] = [*values.get("job_sources", ()), *[source for _, _, source, _ in erased if source]]
+            values["run_ids"] = [*values.get("run_ids", ()), *[run for *_, run_ids in erased for run in run_ids]]
 
     @staticmethod
     def _select_documents(connection: psycopg.Connection, values: dict[str, Any]) -> list[tuple[uuid.UUID, str, str]]:

@@ -28,7 +28,7 @@ from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.events import record_events
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.queue import kinds
-from kosmos_rag.storage.queue.writing import JobLeases
+from kosmos_rag.storage.queue.writing import JobLeases, count_cancelled_jobs
 from kosmos_rag.storage.sql import statement
 from kosmos_rag.storage.tenants import TenantRef, read_server_time
 
@@ -194,8 +194,10 @@ class Queue:
         A running job cannot write its result.
         """
         values = {"tenant_id": owner.id, "ids": list(ids), "keys": None, "collection": None, "kinds": None, "kept": []}
-        with self._pool.untenanted() as connection, connection.cursor(row_factory=scalar_row) as cursor:
-            return cursor.execute(statement("cancel_jobs"), values | {"reason": _BY_REQUEST}).fetchall()
+        with self._pool.untenanted() as connection:
+            cancelled = connection.execute(statement("cancel_jobs"), values | {"reason": _BY_REQUEST}).fetchall()
+            count_cancelled_jobs(connection, owner.id, [run_id for _, run_ids in cancelled for run_id in run_ids])
+        return [job_id for job_id, _ in cancelled]
 
     def retry(self, owner: TenantRef, ids: Sequence[uuid.UUID] | None = None) -> list[uuid.UUID]:
         """Requeue dead and cancelled jobs, and return their ids.

@@ -30,6 +30,8 @@ class JobWriter:
         """Write by a connection of the worker role, with the tenant set."""
         self._connection = connection
         self._owner = owner
+        self._cancelled_runs: list[uuid.UUID] = []
+        """Runs that wait for cancelled jobs, one for each job."""
 
     def enqueue(
         self,
@@ -98,6 +100,8 @@ class JobWriter:
     def cancel_collection(self, collection: str) -> None:
         """Cancel unfinished jobs that write documents of a collection, and delete those that failed.
 
+        Call `count_cancelled` afterwards.
+
         The jobs that enqueue others come first: once they are locked, no pass adds a job that the second statement
         misses.
         """
@@ -105,14 +109,26 @@ class JobWriter:
         for kind in _PASSES:
             values = {"tenant_id": self._owner.id, "ids": None, "keys": None, "collection": collection, "kinds": kind}
             others = {"kept": list(kinds.UPKEEP), "reason": "the collection was deleted"}
-            self._connection.execute(statement("cancel_jobs"), values | others)
+            self._cancel(values | others)
 
     def cancel_documents(self, document_ids: Sequence[uuid.UUID]) -> None:
-        """Cancel unfinished jobs that write these documents, before the transaction locks the collection."""
+        """Cancel unfinished jobs that write these documents, before the transaction locks the collection.
+
+        Call `count_cancelled` afterwards.
+        """
         keys = [str(key) for key in document_ids]
         values = {"tenant_id": self._owner.id, "ids": None, "keys": keys, "collection": None}
         others: dict[str, Any] = {"kinds": None, "kept": [], "reason": "the document was deleted"}
-        self._connection.execute(statement("cancel_jobs"), values | others)
+        self._cancel(values | others)
+
+    def count_cancelled(self) -> None:
+        """Count the cancelled jobs in the runs that wait for them, after the transaction has locked the collection."""
+        count_cancelled_jobs(self._connection, self._owner.id, self._cancelled_runs)
+        self._cancelled_runs = []
+
+    def _cancel(self, values: Mapping[str, Any]) -> None:
+        for _, run_ids in self._connection.execute(statement("cancel_jobs"), values).fetchall():
+            self._cancelled_runs += run_ids
 
     def delete_documents(self, document_ids: Sequence[uuid.UUID]) -> None:
         """Cancel unfinished jobs of documents that are deleted, as `cancel_documents`, and delete those that failed.
@@ -164,6 +180,17 @@ class JobWriter:
         }
         rows = self._connection.execute(statement("permanently_failed_jobs"), values)
         return {key: (code, error) for key, code, error in rows}
+
+
+def count_cancelled_jobs(connection: psycopg.Connection, tenant_id: uuid.UUID, run_ids: Sequence[uuid.UUID]) -> None:
+    """Count jobs that will have no outcome in the sync runs that wait for them.
+
+    Args:
+        run_ids: One for each job and run.
+    """
+    if run_ids:
+        values = {"tenant_id": tenant_id, "run_ids": list(run_ids)}
+        connection.execute(statement("count_cancelled_jobs"), values)
 
 
 class JobLeases:

@@ -10,7 +10,8 @@ DELETE FROM kosmos.jobs j
         OR j.payload #>> ARRAY['document', 'metadata', %(key)s] = %(value)s
         OR j.payload #> ARRAY['document', 'metadata', %(key)s] @> to_jsonb(%(value)s::text)
         OR j.key = ANY (%(keys)s::text[]))
-RETURNING j.id, j.key, coalesce(j.payload #>> '{document,source}', j.payload #>> '{entry,source}')
+RETURNING j.id, j.key, coalesce(j.payload #>> '{document,source}', j.payload #>> '{entry,source}'),
+          CASE WHEN j.finished_at IS NULL THEN j.sync_run_ids ELSE '{}' END
 
 -- name: files_of_jobs_to_erase
 -- Files whose jobs have the metadata, or the source, and no document yet.

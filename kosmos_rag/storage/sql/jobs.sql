@@ -199,7 +199,7 @@ UPDATE kosmos.jobs j
 -- name: cancel_jobs
 -- Cancels jobs by id or key, or those of a collection: of some kinds or of all, but for the kinds that are kept.
 -- Without its token a worker cannot finish a running job, and it notices when it renews the lease. Locks in the order
--- of `lock_leases`: no deadlock with a worker that publishes.
+-- of `lock_leases`: no deadlock with a worker that publishes. Returns the runs that wait for the jobs.
 WITH unfinished AS (
     SELECT j.tenant_id, j.id
       FROM kosmos.jobs j
@@ -209,20 +209,21 @@ WITH unfinished AS (
        AND j.state IN ('scheduled', 'queued', 'running')
      ORDER BY j.tenant_id, j.key
        FOR UPDATE
-), cancelled AS (
-    UPDATE kosmos.jobs j
-       SET state = 'cancelled', finished_at = now(), token = NULL, lease_until = NULL, requeue = false,
-           outcome = 'cancelled', code = 'cancelled', error = %(reason)s
-      FROM unfinished u
-     WHERE j.tenant_id = u.tenant_id AND j.id = u.id
- RETURNING j.tenant_id, j.id, j.sync_run_ids
-), accounted AS (
-    UPDATE kosmos.sync_runs r
-       SET cancelled = r.cancelled + c.jobs
-      FROM (SELECT d.tenant_id, run, count(*) AS jobs FROM cancelled d, unnest(d.sync_run_ids) AS run GROUP BY 1, 2) c
-     WHERE r.tenant_id = c.tenant_id AND r.id = c.run
 )
-SELECT id FROM cancelled
+UPDATE kosmos.jobs j
+   SET state = 'cancelled', finished_at = now(), token = NULL, lease_until = NULL, requeue = false,
+       outcome = 'cancelled', code = 'cancelled', error = %(reason)s
+  FROM unfinished u
+ WHERE j.tenant_id = u.tenant_id AND j.id = u.id
+RETURNING j.id, j.sync_run_ids
+
+-- name: count_cancelled_jobs
+-- Counts jobs that were cancelled or erased in the runs that wait for them. After the lock of the collection, as a
+-- publication locks them: jobs, the collection, runs.
+UPDATE kosmos.sync_runs r
+   SET cancelled = r.cancelled + c.jobs
+  FROM (SELECT u.run, count(*) AS jobs FROM unnest(%(run_ids)s::uuid[]) AS u (run) GROUP BY u.run) c
+ WHERE r.tenant_id = %(tenant_id)s AND r.id = c.run
 
 -- name: jobs_with_other_readers
 -- Unfinished jobs of documents that were enqueued with other readers than these.

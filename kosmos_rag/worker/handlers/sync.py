@@ -278,12 +278,14 @@ class _SyncRun:
             stale = {*(owners.get(key, key) for key in documents.find_other_acls(acls)), *absent, *other}
             jobs.cancel_documents(list(stale))
             jobs.enqueue(collection, kinds.DOCUMENT, added, run=run, preset=preset)
-            counts = SyncRunWriter(connection, owner)
-            counts.add(run, documents=len(ids) - len(broken), unchanged=len(unchanged), failures=failures)
             # The jobs are locked now: a part that one of them has published meanwhile is visible.
             parts = find_part_ids(connection, owner, collection, sources)
             acls |= {part: acls[sources[strip_part(name)]] for part, name in parts.items()}
             documents.write_acls(acls, collection=collection, read_at=read_at, events=events)
+            # Runs come after the collection: a publication that holds it counts its outcome there.
+            jobs.count_cancelled()
+            counts = SyncRunWriter(connection, owner)
+            counts.add(run, documents=len(ids) - len(broken), unchanged=len(unchanged), failures=failures)
         self.failures += failures
         self.outcomes[Outcome.UNCHANGED] += len(unchanged)
         self.enqueued += len(added)
@@ -307,12 +309,14 @@ class _SyncRun:
             self._transaction() as connection,
             self._database.worker.record_events(connection, self._owner.id) as events,
         ):
+            jobs = JobWriter(connection, self._owner)
             if is_known:
                 # A job that has read the document before it was deleted must not publish it.
-                JobWriter(connection, self._owner).cancel_documents(missing)
+                jobs.cancel_documents(missing)
             removed = remove_documents(
                 connection, self._owner.id, missing, collection=self._job.collection, events=events
             )
+            jobs.count_cancelled()
             SyncRunWriter(connection, self._owner).add(run, documents=removed, removed=removed)
         self.outcomes[Outcome.REMOVED] += removed
 

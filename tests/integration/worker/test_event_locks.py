@@ -1,17 +1,20 @@
-"""Transactions with events lock the tenant's stream after all other rows, so that no two wait for each other."""
+"""Transactions lock jobs, collections, runs and the stream of events in this order: no two wait for each other."""
 
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import LiteralString
 
 import psycopg
 import pytest
 
 from kosmos_rag import Engine, SourceDocument, Tenant
 from kosmos_rag.core.config import DatabaseSettings
-from tests.integration.worker.working import Work, last_run
+from kosmos_rag.ingestion.sources.listing import Entry, Listing
+from tests.integration.worker.working import Work, last_run, run_listing
 
 pytestmark = pytest.mark.emptied_database
 
@@ -27,11 +30,13 @@ def admin(database: DatabaseSettings) -> Iterator[psycopg.Connection]:
 
 
 @contextmanager
-def _waiting_for_stream(admin: psycopg.Connection, run: Callable[[], object]) -> Iterator[None]:
-    """Lock the stream of events, and run something until it waits for it."""
+def _waiting_for_stream(
+    admin: psycopg.Connection, run: Callable[[], object], table: LiteralString = "event_streams"
+) -> Iterator[None]:
+    """Lock the stream of events, or the rows of another table, and run something until it waits for it."""
     with ThreadPoolExecutor(1) as pool:
         with admin.transaction():
-            admin.execute("SELECT FROM kosmos.event_streams s FOR UPDATE")
+            admin.execute(f"SELECT FROM kosmos.{table} s FOR UPDATE")
             future = pool.submit(run)
             while admin.execute(WAITING).fetchone() == (0,):
                 assert not future.done(), future.result()
@@ -68,3 +73,49 @@ def test_erasure__locks_all_collections_before_the_stream(
     assert [(event.type, event.collection) for event in events] == [
         ("document.removed", name) for name in ("a", "b", "c")
     ]
+
+
+def test_deletion__locks_the_run_of_a_waiting_job_after_the_collection(
+    engine: Engine, scope: Tenant, work: Work, folder: Path, admin: psycopg.Connection
+) -> None:
+    """A worker that publishes another document of the run has locked the collection, and counts its outcome last."""
+    scope.jobs.enqueue(folder)
+    work()
+    for file in folder.iterdir():
+        file.write_text(f"# New\n\n{file.name} is changed.\n")
+    scope.jobs.enqueue(folder)
+    run_listing(engine)
+    with _waiting_for_stream(admin, lambda: scope.delete("handbook/page-1.md"), "collection_statistics"):
+        assert len(admin.execute(FREE_RUNS).fetchall()) == 1
+    work()
+    assert last_run(scope).cancelled == 1
+
+
+def test_pass__locks_its_run_after_the_collection(
+    engine: Engine, scope: Tenant, folder: Path, work: Work, admin: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pass over a source that names readers locks the collection to take them away at once."""
+    monkeypatch.setattr(Listing, "__iter__", _list_with_readers(Listing.__iter__))
+    scope.jobs.enqueue(folder)
+    work()
+    for file in folder.iterdir():
+        file.write_text(f"# New\n\n{file.name} is changed.\n")
+    scope.jobs.enqueue(folder)
+    with _waiting_for_stream(admin, lambda: run_listing(engine), "collection_statistics"):
+        assert len(admin.execute(FREE_RUNS).fetchall()) == 1
+
+
+def _list_with_readers(iterate: Callable[[Listing], Iterator[Entry]]) -> Callable[[Listing], Iterator[Entry]]:
+    return lambda listing: (replace(entry, readers=("ann",)) for entry in iterate(listing))
+
+
+def test_erasure__of_waiting_documents_is_counted_in_their_run(
+    engine: Engine, scope: Tenant, folder: Path, work: Work
+) -> None:
+    """The run of erased jobs ends: it waited for their outcomes for ever."""
+    scope.jobs.enqueue(folder)
+    run_listing(engine)
+    scope.erase(source="*page-1.md")
+    work()
+    run = last_run(scope)
+    assert (run.state, run.seen, run.new, run.cancelled) == ("finished", 12, 11, 1)
