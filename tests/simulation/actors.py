@@ -16,9 +16,12 @@ from kosmos_rag.core.types import PERMISSION_FEED, Job, JobState
 from kosmos_rag.ingestion.document import document_id
 from kosmos_rag.storage.queue import kinds
 from kosmos_rag.storage.queue.queue import Queue
+from kosmos_rag.storage.queue.sync_runs import SyncRuns
 from kosmos_rag.storage.tenants import TenantRef
 from kosmos_rag.worker.channel import CounterBuffer, SupervisorChannel
+from kosmos_rag.worker.handlers import run_job
 from kosmos_rag.worker.handlers.documents import DocumentHandler, _JobDocument, _JobLeases, _JobOutcomes, source_name
+from kosmos_rag.worker.handlers.sync import SyncHandler
 from tests.simulation.faults import Clock
 from tests.simulation.model import NOBODY, FeedPass, Hit, Model, Operation, Publication
 from tests.simulation.scheduler import Observer, find_actor
@@ -27,6 +30,8 @@ STAMP = "stamp"
 """Key of the metadata that is changed."""
 QUEUED, DIRECT = ("q0", "q1"), ("d0", "d1")
 """Sources of documents that workers publish, and of documents that a caller publishes."""
+MIRROR, MIRRORED = "mirror", ("mirror/m0.md", "mirror/m1.md")
+"""A collection that passes over a folder fill, and its documents that come and go."""
 READERS = (frozenset({"ann"}), frozenset({"ben"}), frozenset({"ann", "ben"}))
 PATTERNS = ("q0", "d0", "q?", "*")
 UNFINISHED = (JobState.QUEUED, JobState.RUNNING, JobState.SCHEDULED)
@@ -161,6 +166,73 @@ class World:
         with self.run(Operation(kind="erase", sources=sources)):
             self.scope().erase(source=pattern)
 
+    def delete_collection(self, dice: random.Random) -> None:
+        """Delete a collection, with its jobs and the entries of its feeds."""
+        collection = self.collections[dice.choice((*QUEUED, *DIRECT))]
+        sources = [source for source, name in self.collections.items() if name == collection]
+        with self.run(Operation(kind="erase", sources=sources)):
+            self.scope().collections.delete(collection)
+
+    def retry(self, _dice: random.Random) -> None:
+        """Retry what has failed."""
+        with self.run(Operation(kind="retry", sources=())):
+            self.scope().jobs.retry()
+
+    def change_file(self, dice: random.Random) -> None:
+        """Change, add or remove a file of the folder."""
+        file = self.folder / dice.choice(MIRRORED)
+        file.parent.mkdir(exist_ok=True)
+        (file.parent / "kept.md").touch()
+        if dice.random() < 0.3:
+            file.unlink(missing_ok=True)
+        else:
+            file.write_text(f"alpha version{len(self.model.operations)} of {dice.random()}", encoding="utf-8")
+
+    def mirror(self, _dice: random.Random) -> None:
+        """Enqueue a pass over the folder."""
+        with self.run(Operation(kind="mirror", sources=())):
+            spec = {"kind": "folder", "path": str(self.folder / MIRROR), "root": MIRROR, "acl": ["ann", "ben"]}
+            self.memory.tenant(self.tenant, collection=MIRROR).jobs.enqueue(spec)
+
+    def list_folder(self, _dice: random.Random) -> None:
+        """Claim a pass over the folder and run it, as a worker does."""
+        queue = Queue.open(self.memory.database, self.memory.settings.worker)
+        with self.run(Operation(kind="list", sources=())):
+            actor = find_actor()
+            for job in queue.claim(1, kinds=[kinds.SYNC], worker="drain" if actor is None else actor.name):
+                run_job(SyncHandler(self.memory.database, self.memory.ingest_pipeline), job, self.channel)
+
+    def delete_mirrored(self, dice: random.Random) -> None:
+        """Delete a document whose file may be there still: the next pass brings it back."""
+        with self.run(Operation(kind="delete_mirrored", sources=())):
+            scope = self.memory.tenant(self.tenant, collection=MIRROR)
+            if dice.random() < 0.5:
+                scope.delete(dice.choice(MIRRORED))
+            else:
+                scope.collections.delete(MIRROR)
+
+    def check_mirror(self) -> None:
+        """Compare the collection with the folder after a last pass, and the counts of the passes."""
+        dice, scope = random.Random(0), self.memory.tenant(self.tenant, collection=MIRROR)
+        self.change_file(dice)
+        for _ in range(20):  # a pass that was killed is claimed again an hour later
+            self.mirror(dice)
+            self.let_time_pass(dice)
+            self.list_folder(dice)
+            self.drain()
+            if not scope.jobs.find(kinds=[kinds.SYNC], states=UNFINISHED):
+                break
+        files = {f"{MIRROR}/{file.name}": file.read_text() for file in (self.folder / MIRROR).iterdir()}
+        files = {name: text for name, text in files.items() if text}
+        reader = self.memory.tenant(self.tenant, principals=("ann",), collection=MIRROR)
+        if dict(reader.texts()) != files:
+            self.model.report(f"the collection has {dict(reader.texts())}, and the folder {files}")
+        SyncRuns(self.memory.database.worker).finish_completed()
+        for run in scope.jobs.runs():
+            counted = run.new + run.changed + run.unchanged + run.removed + run.failed + run.cancelled
+            if run.state == "working" or (run.state == "finished" and run.seen != counted):
+                self.model.report(f"the counts of a pass do not add up: {run}")
+
     def erase_all(self, _dice: random.Random) -> None:
         """Erase the tenant."""
         self.erases_tenant = True
@@ -215,6 +287,7 @@ class World:
         hits = [
             Hit(source=hit.source, number=find_number(hit.text), stamp=hit.metadata.get(STAMP, 0))
             for hit in result.hits
+            if hit.source in self.collections
         ]
         self.model.check_hits(hits, principals, first_state)
         for hit in result.hits:

@@ -4,7 +4,7 @@ import random
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -116,8 +116,12 @@ class Simulation:
         for engine in self._engines:
             engine.close()
 
-    def run(self, seed: int) -> Outcome:
-        """Run a seed."""
+    def run(self, seed: int, *, mirrors: bool = False) -> Outcome:
+        """Run a seed.
+
+        Args:
+            mirrors: Whether passes over a folder, and deletions of collections, are among what actors do.
+        """
         dice = random.Random(seed)
         name = f"sim{seed}"
         values = {"tenant_id": tenant(name).id}
@@ -136,7 +140,7 @@ class Simulation:
         try:
             for _ in range(dice.choice((0, 1, 2, 3))):
                 dice.choice((world.ingest, world.enqueue))(dice)
-            actors = choose_actors(world, dice)
+            actors = choose_actors(world, dice, list_mirroring_casts(world) if mirrors else list_casts(world))
             scheduler.run(actors, lambda: bool(model.violations))
             for actor in actors:
                 if actor.error is not None:
@@ -162,6 +166,8 @@ class Simulation:
         if any(operation.kind == "build_indexes" for operation in world.model.operations):
             world.build_indexes(random.Random(0))  # repairs what a killed one has left
         world.model.check_end()
+        if any(operation.kind == "mirror" for operation in world.model.operations):
+            world.check_mirror()
         for engine, principals in zip(self._engines, READERS[1:], strict=True):
             world.check_search(engine, principals, len(world.model.states) - 1)
         owner = tenant(world.tenant)
@@ -177,9 +183,13 @@ class Simulation:
         self._observer.connection.execute("DELETE FROM kosmos.jobs j WHERE j.tenant_id = %(tenant_id)s", values)
 
 
-def choose_actors(world: World, dice: random.Random) -> list[Actor]:
-    """Return the actors of a run: not all of them, so that some meet often."""
-    casts: list[dict[str, tuple[Act, ...]]] = [
+Cast: TypeAlias = dict[str, tuple[Act, ...]]
+"""What actors do, by name."""
+
+
+def list_casts(world: World) -> list[Cast]:
+    """Return the actors that meet in a run."""
+    return [
         {
             "client": (world.enqueue, world.enqueue, world.delete),
             "worker-1": (world.work,),
@@ -193,6 +203,28 @@ def choose_actors(world: World, dice: random.Random) -> list[Actor]:
         {"memory": (world.search_in_memory,)},
         {"database": (world.search_in_database,)},
     ]
+
+
+def list_mirroring_casts(world: World) -> list[Cast]:
+    """Return the actors of a run with passes over a folder, deletions of collections, and retries of jobs."""
+    return [
+        {
+            "client": (world.enqueue, world.delete, world.retry),
+            "mirror": (world.change_file, world.mirror, world.mirror, world.list_folder, world.list_folder),
+            "worker-1": (world.work, world.list_folder),
+            "worker-2": (world.work,),
+        },
+        {"files": (world.change_file, world.mirror, world.delete_mirrored)},
+        {"remover": (world.delete_collection, world.erase, world.retry)},
+        {"feed-1": (world.sync_permissions,)},
+        {"operator": (world.build_indexes, world.reembed)},
+        {"memory": (world.search_in_memory,)},
+        {"database": (world.search_in_database,)},
+    ]
+
+
+def choose_actors(world: World, dice: random.Random, casts: Sequence[Cast]) -> list[Actor]:
+    """Return the actors of a run: not all of them, so that some meet often."""
     chosen = dice.sample(casts, dice.randint(2, 4))
     acts = {name: choices for cast in chosen for name, choices in cast.items()}
     if "client" in acts:
@@ -220,6 +252,7 @@ def _read_state(connection: psycopg.Connection, values: Mapping[str, object]) ->
         documents={
             source: StoredDocument(number=find_number(text), acl=frozenset(acl), stamp=stamp or 0)
             for source, acl, text, stamp in documents
+            if source in (*QUEUED, *DIRECT)
         },
         passes=passes,
     )

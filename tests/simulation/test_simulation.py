@@ -10,22 +10,29 @@ from tests.simulation.simulation import Simulation
 
 pytestmark = pytest.mark.direct_connection("the scheduler follows the server's process of each connection")
 
-QUICK = "0:50"
+QUICK, QUICK_MIRRORS = "0:50", "0:25"
 """Seeds of `make test`: the first one, and the one after the last."""
 BLOCK = 25
 """Seeds of one test."""
 
 
-def _blocks() -> list[range]:
-    first, _, last = os.environ.get("KOSMOS_TEST_SEEDS", QUICK).partition(":")
+def _blocks(quick: str) -> list[range]:
+    first, _, last = os.environ.get("KOSMOS_TEST_SEEDS", quick).partition(":")
     seeds = range(int(first), int(last or int(first) + 1))
     return [seeds[at : at + BLOCK] for at in range(0, len(seeds), BLOCK)]
 
 
-@pytest.mark.parametrize("seeds", _blocks(), ids=lambda seeds: f"{seeds.start}:{seeds.stop}")
+@pytest.mark.parametrize("seeds", _blocks(QUICK), ids=lambda seeds: f"{seeds.start}:{seeds.stop}")
 def test_seeds__violate_nothing(simulation: Simulation, seeds: range) -> None:
     """No interleaving of writers shows a document to a reader who may not see it, and none loses one."""
     failed = [outcome for outcome in map(simulation.run, seeds) if outcome.violations]
+    assert not failed, "\n\n".join(outcome.describe() for outcome in failed)
+
+
+@pytest.mark.parametrize("seeds", _blocks(QUICK_MIRRORS), ids=lambda seeds: f"{seeds.start}:{seeds.stop}")
+def test_mirrors__are_as_their_folder_after_a_pass(simulation: Simulation, seeds: range) -> None:
+    """Passes, workers, deletions and retries, in any interleaving, leave a collection as its folder is."""
+    failed = [outcome for seed in seeds if (outcome := simulation.run(seed, mirrors=True)).violations]
     assert not failed, "\n\n".join(outcome.describe() for outcome in failed)
 
 
