@@ -260,6 +260,12 @@ class ErasureStore:
             "value": selector.value,
         }
         rows, job_ids = self._erase_jobs(connection, values)
+        mentions = {source: _build_mention(source) for source in values["sources"]}
+        if selector.kind is ErasureKind.SOURCE:
+            mentions[""] = _build_mention(selector.text, _WILDCARDS)
+        values |= {"mentioned": list(mentions), "mentions": list(mentions.values())}
+        # Before the locks of collections: a pass has locked its job, and waits for them.
+        counts["jobs"] += connection.execute(statement("erase_job_errors"), values).rowcount
         retained = self._count_retained(connection, subject=None, document_ids=values["document_ids"])
         counts["jobs"] += len(job_ids)
         counts["idempotency_keys"] += connection.execute(
@@ -274,10 +280,6 @@ class ErasureStore:
             counts["documents"] += remove_documents(
                 connection, self._owner.id, ids, collection=collection, events=events
             )
-        mentions = {source: _build_mention(source) for source in values["sources"]}
-        if selector.kind is ErasureKind.SOURCE:
-            mentions[""] = _build_mention(selector.text, _WILDCARDS)
-        values |= {"mentioned": list(mentions), "mentions": list(mentions.values())}
         # After the locks of collections, as in publications.
         count_cancelled_jobs(connection, self._owner.id, values.get("run_ids", ()))
         counts["uploads"] += UploadStore(connection, self._owner.id).delete_abandoned(age=timedelta())
@@ -285,7 +287,6 @@ class ErasureStore:
             ("document_permissions", statement("erase_document_permissions")),
             ("sync_runs", statement("erase_sync_failures")),
             ("sync_runs", statement("erase_sync_errors")),
-            ("jobs", statement("erase_job_errors")),
             ("events", statement("erase_event_names")),
             ("events", statement("erase_event_errors")),
             ("feedback", statement("erase_document_feedback")),

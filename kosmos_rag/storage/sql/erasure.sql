@@ -3,13 +3,19 @@
 SELECT pg_advisory_xact_lock(hashtextextended('kosmos:erasures:' || %(tenant_id)s::uuid::text, 0))
 
 -- name: erase_document_jobs
--- Jobs of documents, waiting, running and finished ones. A running job loses its lease with its row.
+-- Jobs of documents, waiting, running and finished ones. A running job loses its lease with its row. Locks in the order
+-- of `lock_leases`, as in cancel_jobs. Returns the runs that wait for the jobs.
 DELETE FROM kosmos.jobs j
- WHERE j.tenant_id = %(tenant_id)s AND j.kind = 'document'
-   AND (coalesce(j.payload #>> '{document,source}', j.payload #>> '{entry,source}') LIKE %(pattern)s
-        OR j.payload #>> ARRAY['document', 'metadata', %(key)s] = %(value)s
-        OR j.payload #> ARRAY['document', 'metadata', %(key)s] @> to_jsonb(%(value)s::text)
-        OR j.key = ANY (%(keys)s::text[]))
+ USING (SELECT n.tenant_id, n.id
+          FROM kosmos.jobs n
+         WHERE n.tenant_id = %(tenant_id)s AND n.kind = 'document'
+           AND (coalesce(n.payload #>> '{document,source}', n.payload #>> '{entry,source}') LIKE %(pattern)s
+                OR n.payload #>> ARRAY['document', 'metadata', %(key)s] = %(value)s
+                OR n.payload #> ARRAY['document', 'metadata', %(key)s] @> to_jsonb(%(value)s::text)
+                OR n.key = ANY (%(keys)s::text[]))
+         ORDER BY n.tenant_id, n.key
+           FOR UPDATE) o
+ WHERE j.tenant_id = o.tenant_id AND j.id = o.id
 RETURNING j.id, j.key, coalesce(j.payload #>> '{document,source}', j.payload #>> '{entry,source}'),
           CASE WHEN j.finished_at IS NULL THEN j.sync_run_ids ELSE '{}' END
 

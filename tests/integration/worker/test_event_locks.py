@@ -14,6 +14,7 @@ import pytest
 from kosmos_rag import Engine, SourceDocument, Tenant
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.ingestion.sources.listing import Entry, Listing
+from kosmos_rag.storage.queue.kinds import DOCUMENT
 from tests.integration.worker.working import Work, last_run, run_listing
 
 pytestmark = pytest.mark.emptied_database
@@ -31,12 +32,15 @@ def admin(database: DatabaseSettings) -> Iterator[psycopg.Connection]:
 
 @contextmanager
 def _waiting_for_stream(
-    admin: psycopg.Connection, run: Callable[[], object], table: LiteralString = "event_streams"
+    admin: psycopg.Connection,
+    run: Callable[[], object],
+    table: LiteralString = "event_streams",
+    condition: LiteralString = "true",
 ) -> Iterator[None]:
-    """Lock the stream of events, or the rows of another table, and run something until it waits for it."""
+    """Lock the stream of events, or rows of another table, and run something until it waits for it."""
     with ThreadPoolExecutor(1) as pool:
         with admin.transaction():
-            admin.execute(f"SELECT FROM kosmos.{table} s FOR UPDATE")
+            admin.execute(f"SELECT FROM kosmos.{table} s WHERE {condition} FOR UPDATE")
             future = pool.submit(run)
             while admin.execute(WAITING).fetchone() == (0,):
                 assert not future.done(), future.result()
@@ -119,3 +123,31 @@ def test_erasure__of_waiting_documents_is_counted_in_their_run(
     work()
     run = last_run(scope)
     assert (run.state, run.seen, run.new, run.cancelled) == ("finished", 12, 11, 1)
+
+
+def test_erasure__locks_jobs_in_the_order_of_their_keys(
+    scope: Tenant, admin: psycopg.Connection, database: DatabaseSettings
+) -> None:
+    """As a worker does that verifies the leases of a batch."""
+    for number in range(20):
+        scope.jobs.enqueue(SourceDocument(source=f"note{number}", data=b"Churn is falling."))
+    keys = [job.key for job in scope.jobs.find(kinds=[DOCUMENT], limit=50)]
+    query = "SELECT j.key FROM kosmos.jobs j WHERE j.kind = 'document' FOR UPDATE SKIP LOCKED"
+    first = "s.key = (SELECT min(j.key) FROM kosmos.jobs j WHERE j.kind = 'document')"
+    with _waiting_for_stream(admin, lambda: scope.erase(source="note*"), "jobs", first):
+        with psycopg.connect(database.admin_url or "") as other:
+            free = {key for (key,) in other.execute(query)}
+        assert free == {*keys} - {min(keys)}
+
+
+def test_erasure__locks_the_job_of_a_pass_before_the_collection(
+    engine: Engine, scope: Tenant, admin: psycopg.Connection, folder: Path
+) -> None:
+    """A pass that runs has locked its job, and waits for the collection."""
+    scope.ingest(SourceDocument(source="note", data=b"Churn is falling."))
+    job = scope.jobs.enqueue(folder)
+    admin.execute("UPDATE kosmos.jobs SET error = 'note cannot be read' WHERE id = %s", [job])
+    query = "SELECT count(*) FROM (SELECT FROM kosmos.jobs j WHERE j.id = %s FOR UPDATE SKIP LOCKED) free"
+    with _waiting_for_stream(admin, lambda: scope.erase(source="note"), "collection_statistics"):
+        assert admin.execute(query, [job]).fetchone() == (0,)
+    assert scope.jobs.find(ids=[job])[0].error == "erased"
