@@ -89,6 +89,7 @@ def result_key(
         k,
         tuple(query.filter.sources),
         json.dumps(query.filter.where, sort_keys=True, default=lambda value: [type(value).__name__, repr(value)]),
+        query.scope["condition_values"].obj.get("today"),  # on which approved documents have to be valid
         expansion,
         settings_hash,
         today,

@@ -1,5 +1,6 @@
 """Approval: a collection whose settings require it answers from documents that are approved and not superseded."""
 
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from kosmos_rag import Context, Engine, Filter, Settings, SourceDocument, Tenant
 from kosmos_rag.core.errors import RequestError
+from kosmos_rag.retrieval import filters
 from tests.integration.variants import opened
 
 QUESTION = "How many days of annual leave do employees get?"
@@ -202,3 +204,24 @@ def test_latest__is_asked_for(engine: Engine, tenant_name: str) -> None:
     dated = scope.search("What did the latest licence cost in 2019?")
     assert dated.hits[0].source == "2019.md"  # the year is a condition, and not what is current
     assert {key for hit in dated.hits for key in hit.signals} <= {"condition"}
+
+
+class _Tomorrow(datetime):
+    """A clock that is a day ahead."""
+
+    @classmethod
+    def now(cls, tz: Any = None) -> datetime:
+        return datetime.now(tz) + timedelta(days=1)
+
+
+def test_cached_result__ends_with_the_validity_of_a_document(
+    policies: Tenant, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A question with a reference date of its own is asked again on the next day."""
+    today = datetime.now(UTC).date()
+    policies.update_metadata("valid.md", {"valid_until": today.isoformat()})
+    with opened(settings, {"rag.retrieval.result_cache": 100}) as engine:
+        scope = engine.tenant(policies.name, collection="policies")
+        assert _sources(scope, today=date(2026, 1, 1)) == APPROVED
+        monkeypatch.setattr(filters, "datetime", _Tomorrow)
+        assert _sources(scope, today=date(2026, 1, 1)) == APPROVED - {"valid.md"}
