@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import date
 from typing import Any, TypeAlias
 from uuid import UUID
 
@@ -55,6 +55,7 @@ def hydrate(
     reach: Callable[[Sequence[PassageRow]], int],
     departments: Mapping[str, DepartmentRule],
     *,
+    today: date,
     fold: bool,
 ) -> list[Passage]:
     """Return the first passages in the order of the candidates.
@@ -70,6 +71,7 @@ def hydrate(
         compared: Rows to load for `reach`.
         reach: Returns how many passages to return because of the loaded rows: later steps may bring up those below.
         departments: Rules of the collections that have departments.
+        today: Reference date of validity.
         fold: Whether copies are one passage.
     """
     hits: list[_Hit] = []
@@ -89,7 +91,7 @@ def hydrate(
                 alike = by_opening[(row["department"] or "", *row["section"][-1:], *words)]
                 original = next((other for other in alike if other.row["text"].split() == row["text"].split()), None)
                 if original is not None:
-                    _add_copy(original, hit)
+                    _add_copy(original, hit, today)
                     continue
                 alike.append(hit)
             hits.append(hit)
@@ -117,13 +119,12 @@ def hydrate(
     return passages
 
 
-def _add_copy(hit: _Hit, copy: _Hit) -> None:
+def _add_copy(hit: _Hit, copy: _Hit, today: date) -> None:
     """Add a copy to a hit, or replace the hit.
 
     It replaces the hit if only the hit is out of date, or if both have one score and its source is the first by name:
     the hits of two equal documents are then of one of them. The other one of both is added to the places.
     """
-    today = datetime.now(UTC).date()
     hit_outdated, copy_outdated = (bool(outdated_reason(either.row["metadata"], today)) for either in (hit, copy))
     tied = hit_outdated == copy_outdated and copy.entry.score == hit.entry.score
     other = copy.row

@@ -333,6 +333,7 @@ class SearchPipeline:
             reach if cues.title_starts else 0,
             partial(_reach, cues, reach, len(ranking.fused)),
             {name: rule for name, rule in departments.items() if rule.in_use},
+            today=query.today,
             fold=retrieval.fold_copies,
         )
         conditions = find_conditions(cues, passages) if states_fields or cues.title_starts else NO_CONDITIONS

@@ -4,6 +4,7 @@ import json
 import random
 from collections import Counter
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -361,3 +362,16 @@ def test_code__that_one_chunk_has_is_the_first_hit(engine: Engine, tenant_name: 
     codes = [" ".join(f"code{number}" for number in range(start, start + 60)) for start in range(0, 12_000, 60)]
     scope.ingest(SourceDocument(source=f"s{n}", data=text.encode()) for n, text in enumerate(codes))
     assert scope.search("code7321", 5).hits[0].source == "s122"
+
+
+def test_copies__the_valid_one_is_the_hit_on_the_reference_date(engine: Engine, tenant_name: str) -> None:
+    scope = engine.tenant(tenant_name)
+    text = b"The notice period is three months."
+    scope.ingest(
+        [
+            SourceDocument(source="a", title="same", data=text, metadata={"valid_until": "2998-12-31"}),
+            SourceDocument(source="b", title="same", data=text),
+        ]
+    )
+    hits = {year: scope.search("notice period", today=date(year, 1, 1)).hits for year in (2998, 2999)}
+    assert {year: [hit.source for hit in found] for year, found in hits.items()} == {2998: ["a"], 2999: ["b"]}
