@@ -205,8 +205,8 @@ def write_acls(
         connection.execute(statement("file_ids_of_documents"), values).fetchall()
     )
     keys = {**scope, "document_ids": [*acls, *filter(None, files.values())]}
-    named = {row[0] for row in connection.execute(statement("permissions_of_documents"), keys).fetchall()}
-    own_acls = {key: acl for key, acl in acls.items() if named.isdisjoint((key, files.get(key)))}
+    feeds = {row[0] for row in connection.execute(statement("permissions_of_documents"), keys).fetchall()}
+    own_acls = {key: acl for key, acl in acls.items() if feeds.isdisjoint((key, files.get(key)))}
     changed, _ = _change_acls(
         connection, scope, statistics, own_acls, events, narrow_from=read_at or _EARLIEST, forgotten=True
     )

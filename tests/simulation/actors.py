@@ -229,8 +229,8 @@ class World:
             self.model.report(f"the collection has {dict(reader.texts())}, and the folder {files}")
         SyncRuns(self.memory.database.worker).finish_completed()
         for run in scope.jobs.runs():
-            counted = run.new + run.changed + run.unchanged + run.removed + run.failed + run.cancelled
-            if run.state == "working" or (run.state == "finished" and run.seen != counted):
+            total = run.new + run.changed + run.unchanged + run.removed + run.failed + run.cancelled
+            if run.state == "working" or (run.state == "finished" and run.seen != total):
                 self.model.report(f"the counts of a pass do not add up: {run}")
 
     def erase_all(self, _dice: random.Random) -> None:

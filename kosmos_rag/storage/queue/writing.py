@@ -122,7 +122,7 @@ class JobWriter:
         self._cancel(values | others)
 
     def count_cancelled(self) -> None:
-        """Count the cancelled jobs in the runs that wait for them, after the transaction has locked the collection."""
+        """Count the cancelled jobs in their runs, after the transaction has locked the collection."""
         count_cancelled_jobs(self._connection, self._owner.id, self._cancelled_runs)
         self._cancelled_runs = []
 
@@ -186,7 +186,7 @@ def count_cancelled_jobs(connection: psycopg.Connection, tenant_id: uuid.UUID, r
     """Count jobs that will have no outcome in the sync runs that wait for them.
 
     Args:
-        run_ids: One for each job and run.
+        run_ids: A run is in it once for each of its jobs.
     """
     if run_ids:
         values = {"tenant_id": tenant_id, "run_ids": list(run_ids)}

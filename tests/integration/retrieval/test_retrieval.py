@@ -374,4 +374,4 @@ def test_copies__the_valid_one_is_the_hit_on_the_reference_date(engine: Engine, 
         ]
     )
     hits = {year: scope.search("notice period", today=date(year, 1, 1)).hits for year in (2998, 2999)}
-    assert {year: [hit.source for hit in found] for year, found in hits.items()} == {2998: ["a"], 2999: ["b"]}
+    assert {year: [hit.source for hit in hits[year]] for year in hits} == {2998: ["a"], 2999: ["b"]}
