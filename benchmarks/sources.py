@@ -228,6 +228,7 @@ def _serve_atlassian(parent: Connection, kind: str, count: int) -> None:
 def _serve_site(parent: Connection, count: int) -> None:
     class Page(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # head and body are sent apart: one would wait for the other
 
         def do_GET(self) -> None:
             if self.headers.get("if-none-match") == '"1"':
