@@ -79,7 +79,7 @@ _ROOTS = (
 )
 """Elements that a format begins with."""
 _WEBVTT = re.compile(r"WEBVTT(?:[ \t][^\n]*)?\n")
-_ANY_TAG = re.compile(r"<[a-zA-Z][^\s<>]*[\s>]")
+_ANY_TAG = re.compile(r"<(?:!DOCTYPE\s+)?[a-zA-Z][^\s<>]*[\s>]")
 _MARKDOWN_SIGN = re.compile(r"(?:\A|\n[ \t]*\n)#{1,6}[ \t]+\S|(?:\A|\n)(?:```|~~~)")
 _SPACE = re.compile(r"\s*")
 _PLAIN = frozenset({media_types.TEXT, media_types.MARKDOWN, *media_types.CODE.values(), *media_types.MARKUP.values()})

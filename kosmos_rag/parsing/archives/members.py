@@ -127,11 +127,12 @@ def _decode_joined(names: bytes) -> str:
 def _read_tar(data: bytes, name: str) -> Iterator[Member]:
     try:
         with tarfile.open(fileobj=BytesIO(data), mode="r:") as archive:
-            members = [member for member in _list_tar(archive, name) if not _HIDDEN.match(member.name)]
-            for member in sorted(members, key=lambda member: member.name):
-                file: IO[bytes] | None = archive.extractfile(member)
+            # `tar c .` writes `./` before each name.
+            members = {member.name.removeprefix("./"): member for member in _list_tar(archive, name)}
+            for path, member in sorted(members.items()):
+                file: IO[bytes] | None = None if _HIDDEN.match(path) else archive.extractfile(member)
                 if file is not None:
-                    yield Member(member.name.removeprefix("./"), file.read())
+                    yield Member(path, file.read())
     except (tarfile.TarError, EOFError, ValueError) as error:
         raise ParseError("corrupt", f"the {name} cannot be read ({error}); pack it again") from error
 

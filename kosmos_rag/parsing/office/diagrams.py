@@ -87,8 +87,10 @@ def parse_bpmn(data: bytes, limits: OutputLimits) -> ParsedDocument:
     """
     diagram = _Diagram()
     members: dict[str, list[str]] = {}
-    for element in _parse(data).iter():
+    for number, element in enumerate(_parse(data).iter()):
         name, key = _name(element), element.get("id")
+        if name in _FLOWS and not key:  # it is optional, and nothing refers to that of a flow
+            key = f"flow {number}"
         if not key or ("}" in element.tag and "BPMN/20100524/DI" in element.tag):
             continue
         documentation = next((child for child in element if _name(child) == "documentation"), None)

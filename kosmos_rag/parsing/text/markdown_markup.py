@@ -32,7 +32,7 @@ _TOKEN = re.compile(
   | (?P<tag></?(?P<name>[A-Za-z][\w.:-]*)(?P<attributes>(?:{_ATTRIBUTE})*+)\s*(?P<closed>/?)>)
   | (?P<shortcode>\{{\{{[<%]|\{{%)
   | (?P<variable>\{{\{{-?\s*(?:(?:site|page|include|layout)\.[^{{}}\n]*|"(?P<literal>[^"{{}}\n]*)"[^{{}}\n]*)\}}\}})
-  | (?P<list>\{{:[^{{}}\n]*\}}|(?<=[\])`*}}]){_ATTRIBUTE_LIST}|(?<=\))\{{\w+=[\w%]+\}}
+  | (?P<list>\{{:[^{{}}\n]*\}}|(?<=[\])`*}}]){_ATTRIBUTE_LIST}|(?<=\))\{{[ \t]*\w+=[\w%]+(?:[ \t]+\w+=[\w%]+)*[ \t]*\}}
       |(?:^|(?<![ \t])[ \t]++){_ATTRIBUTE_LIST}(?=[ \t]*$))
   | (?P<data>data:[\w.+/-]+;base64,[A-Za-z0-9+/=%]*)
   | (?P<entity>&(?:[A-Za-z][A-Za-z0-9]{{1,31}}|\#\d{{1,7}}|\#[xX][0-9A-Fa-f]{{1,6}});)

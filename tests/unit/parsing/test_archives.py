@@ -70,6 +70,12 @@ def test_parse_archive__each_file_is_a_section_under_its_path(data: bytes) -> No
     assert parsed.notes == ()
 
 
+def test_parse_archive__reads_a_tar_of_the_current_folder() -> None:
+    parsed = parse_data(pack_tar({"./b.md": "# Notice\n\nNinety days.", "./.env": "secret"}))
+    assert [heading.title for heading in parsed.headings] == ["b.md", "Notice"]
+    assert "secret" not in parsed.text
+
+
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
 def test_parse_archive__a_compressed_file_is_the_file(pack: Callable[[bytes], bytes]) -> None:
     parsed = parse_data(pack(b"Country,Capital\nKenya,Nairobi\n"), "a.csv.gz")

@@ -87,6 +87,10 @@ def test_parse_bpmn__names_with_their_kinds_and_flows() -> None:
     ]
 
 
+def test_parse_bpmn__flows_need_no_id() -> None:
+    assert "Check invoice → Right?: checked" in parse_lines(BPMN.replace('id="f2" ', "").encode(), "a.bpmn")
+
+
 def test_parse_vsdx__labels_and_connections_of_its_pages() -> None:
     assert parse_lines(pack_visio(), "a.vsdx") == [
         "Network",

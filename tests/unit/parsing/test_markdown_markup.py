@@ -95,6 +95,7 @@ def test_parse_markdown__code_and_placeholders_are_unchanged(text: str) -> None:
         ("export const meta = {\n  title: 'x',\n}\n\nText.", "\n\n\n\nText."),
         ("Text.\n{: .note #id}\n[link](a){:target=\"_blank\"}", "Text.\n\n[link](a)"),
         ("[a](b){.x} ![p](b.png){ width=\"30\" }", "[a](b) ![p](b.png)"),
+        ("![p](b.png){ align=left width=30 } f(x){ a = b }", "![p](b.png) f(x){ a = b }"),
     ],
 )  # fmt: skip
 def test_parse_markdown__markup_of_site_generators_is_removed(source: str, text: str) -> None:
