@@ -69,7 +69,7 @@ def test_detect__html_by_its_first_tag(text: str, name: str) -> None:
         ("<!-- never closed", "a.html", "text/plain"),
         ("<?xml version='1.0'?><data/>", "a.xml", "application/xml"),
         ("<?xml version='1.0'?><data/>", "a.txt", "text/plain"),
-        ('<!DOCTYPE book PUBLIC "-//OASIS//DTD DocBook XML V4.5//EN" "docbookx.dtd">\n<book/>', "a.xml", "application/xml"),
+        ('<!DOCTYPE book PUBLIC "-//OASIS//DTD DocBook XML V4.5//EN" "a.dtd">\n<book/>', "a.xml", "application/xml"),
         ("<rss version='2.0'></rss>", "news.rss", "application/xml"),
         ("BEGIN:VCALENDAR\n", "a.ics", "text/calendar"),
         ("Use `<html>` first.", "a.txt", "text/plain"),
