@@ -1,6 +1,7 @@
 """Exported models on ONNX Runtime alone: tokenizer, session and pooling, without PyTorch."""
 
 import json
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,8 @@ from numpy.typing import NDArray
 from kosmos_rag.core.protocols import Tokenizer
 from kosmos_rag.models.batches import pad, split_batches
 from kosmos_rag.models.embedding.tokenizer import FastTokenizer
+
+log = logging.getLogger(__name__)
 
 MODEL_FILE = "onnx/model.onnx"
 TOKENIZER_FILE = "tokenizer.json"
@@ -104,15 +107,28 @@ class OnnxModel:
             is_due = before < _CONCURRENT <= self._concurrent
             self._running += 1
         try:
-            cores = _count_threads()
-            # Another model may have been installed meanwhile.
-            if is_due and cores > 1 and _identify(self._file) == self._file_identity:
-                shares = min(cores, _SHARES)
-                self._session, self._pool = self._open_session(cores // shares), ThreadPoolExecutor(shares, "onnx")
+            if is_due:
+                self._divide_cores()
             yield self._pool if batches > 1 else None
         finally:
             with self._lock:
                 self._running -= 1
+
+    def _divide_cores(self) -> None:
+        """Open a session for several runs at once; the present one stays where that fails."""
+        cores = _count_threads()
+        shares = min(cores, _SHARES)
+        if shares == 1:
+            return
+        try:
+            # Runs have one pool of threads, in addition to that of their caller.
+            session = self._open_session(cores - shares + 1)
+        except Exception as error:  # noqa: BLE001 — there are no base classes; the call can be answered
+            log.warning("calls do not share the cores: %s", error, extra={"action": "onnx_session"})
+            return
+        # Another model may have been installed meanwhile.
+        if _identify(self._file) == self._file_identity:
+            self._session, self._pool = session, ThreadPoolExecutor(shares, "onnx")
 
     @property
     def max_tokens(self) -> int:

@@ -3,7 +3,7 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -217,14 +217,25 @@ def test_onnx__limits_the_tokens_of_a_batch() -> None:
     assert max(rows for rows, _ in shapes) == 32, "short texts fill a batch by their number"
 
 
+def _embed_at_once(embedder: SentenceTransformerEmbedder, model: OnnxModel, texts: Sequence[str]) -> None:
+    """Embed texts in threads until calls have overlapped often enough to share the cores."""
+    with ThreadPoolExecutor(4) as pool:
+        for _ in range(100):
+            list(pool.map(embedder.embed_query, texts))
+            if model._concurrent > _CONCURRENT:
+                return
+    pytest.fail("no calls overlapped")
+
+
 @pytest.mark.model
 @pytest.mark.parametrize("has_several_callers", [True, False])
+@pytest.mark.parametrize(("cores", "threads"), [(2, 1), (8, 5)])
 def test_onnx__divides_the_cores_among_callers_and_batches(
-    has_several_callers: bool, monkeypatch: pytest.MonkeyPatch
+    has_several_callers: bool, cores: int, threads: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One caller with one text has all cores; the vectors stay."""
-    monkeypatch.setenv("OMP_NUM_THREADS", "2")
-    embedder, texts = _embedder(), [*TEXTS, *(f"word {number} " * number for number in range(60))]
+    monkeypatch.setenv("OMP_NUM_THREADS", str(cores))
+    embedder, texts = _embedder(), [f"word {number}" for number in range(70)]
     alone = np.array([embedder.embed_query(text) for text in texts])
     model = embedder._model()
     assert isinstance(model, OnnxModel)
@@ -232,15 +243,13 @@ def test_onnx__divides_the_cores_among_callers_and_batches(
     def count_threads() -> int:
         return int(model._session.get_session_options().intra_op_num_threads)
 
-    assert count_threads() == 2
+    assert count_threads() == cores
     if has_several_callers:
-        with ThreadPoolExecutor(4) as pool:
-            while model._concurrent <= _CONCURRENT:
-                list(pool.map(embedder.embed_query, texts))
+        _embed_at_once(embedder, model, texts)
     else:
-        while model._concurrent <= _CONCURRENT:
+        for _ in range(_CONCURRENT):
             embedder.embed(texts)
-    assert count_threads() == 1
+    assert count_threads() == threads
     assert embedder.embed(texts) == pytest.approx(alone, abs=1e-6)
 
 
@@ -315,19 +324,25 @@ def test_onnx__reproduces_the_modules_of_a_model_or_leaves_them_to_sentence_tran
     assert caplog.messages.count(f"exporting {options['rag.embedding.model']} for ONNX Runtime, {ONCE}") == 1
 
 
-def test_onnx__keeps_its_session_where_the_file_is_another_one(build: Callable[..., str], tmp_path: Path) -> None:
+def test_onnx__keeps_its_session_where_the_file_is_another_one(
+    build: Callable[..., str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The vectors of another model would not be those of the space."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
     options = {"rag.embedding.model": build("mean"), "rag.embedding.dimensions": 32, "models.backend": "onnx"}
-    embedder = _embedder(**options, **{"models.cache_dir": str(tmp_path)})
-    model, before = embedder._model(), embedder.embed(TEXTS)
-    assert isinstance(model, OnnxModel)
-    session = model._session
-    model._file.unlink()
-    with ThreadPoolExecutor(4) as pool:
-        while model._concurrent <= _CONCURRENT:
-            list(pool.map(embedder.embed_query, TEXTS))
-    assert model._session is session
-    assert embedder.embed(TEXTS) == pytest.approx(before, abs=1e-6)
+    whole: bytes | None = None
+    for change in ("replaced", "broken", "gone"):
+        embedder = _embedder(**options, **{"models.cache_dir": str(tmp_path)})
+        model, before = embedder._model(), embedder.embed(TEXTS)
+        assert isinstance(model, OnnxModel)
+        session, whole = model._session, whole or model._file.read_bytes()
+        model._file.unlink()
+        if change != "gone":
+            model._file.write_bytes(whole if change == "replaced" else b"no model")
+        _embed_at_once(embedder, model, TEXTS)
+        assert model._session is session, change
+        assert embedder.embed(TEXTS) == pytest.approx(before, abs=1e-6)
+        model._file.write_bytes(whole)
 
 
 def test_auto__loads_with_torch_what_cannot_be_exported(
