@@ -10,6 +10,7 @@ from kosmos_rag.parsing.tables.headers import (
     NumberStarts,
     Rows,
     Spans,
+    are_pairs,
     find_header,
     has_labels,
     has_values,
@@ -56,15 +57,25 @@ def split_labels(table: Table, *, is_whole: bool = False) -> Iterator[Table]:
         return
     numbers = NumberStarts(table.rows)
     at = 0 if table.spans else numbers.find_lower_header()
-    count = at if has_labels(table.rows[:at]) else len(table.rows)
+    title = len(list(takewhile(lambda row: row and not any(row[1:]), table.rows[:at])))
+    if are_pairs(table.rows[title:at], len(table.rows[at]) if at else 0):
+        first, count = title, at
+    else:
+        first, count = 0, at if has_labels(table.rows[:at]) else len(table.rows)
     has_header = count == len(table.rows) and numbers.are_below_names()
-    if table.spans or has_header or not has_labels(table.rows[:count]):
+    if table.spans or has_header or not (0 < at == count or has_labels(table.rows)):
         yield replace(table, header_rows=0) if is_ambiguous(table.rows) and not is_whole else table
         return
-    yield replace(table, rows=table.rows[:count], header_rows=0, has_labels=True)
+    caption = " ".join(filter(None, [table.caption, *(row[0] for row in table.rows[:first])]))
+    yield replace(_cut(table, first, count), caption=caption, header_rows=0, has_labels=True)
     if count < len(table.rows):
-        position = table.position and (table.position[0] + count, table.position[1])
-        yield Table(rows=table.rows[count:], position=position)
+        yield _cut(table, count, len(table.rows))
+
+
+def _cut(table: Table, first: int, end: int) -> Table:
+    """Return rows of a table without merged cells."""
+    position = table.position and (table.position[0] + first, table.position[1])
+    return Table(rows=table.rows[first:end], position=position)
 
 
 def _width(table: Table, index: int) -> int:

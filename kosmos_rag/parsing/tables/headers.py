@@ -145,13 +145,23 @@ def has_labels(rows: Rows) -> bool:
     if len(rows) < LEAST_ROWS or len({len(row) for row in rows}) != 1 or len(rows[0]) % 2 or is_progression(rows[0]):
         return False
     labels = [label for row in rows for label in row[::2]]
-    is_labelled = all(label and _kind(label) is _Kind.TEXT and not _DIGIT.search(label) for label in labels)
+    is_labelled = all(label and _is_word(label) for label in labels)
     if not is_labelled or len(set(labels)) < len(labels):
         return False
     values = rows[0][1::2]
     has_value = any(_VALUE.fullmatch(value) and _kind(value) is not _Kind.YEAR for value in values)
     is_mixed = any(_is_mixed(column) for column in zip(*(row[1::2] for row in rows), strict=True))
     return all(label.endswith(":") for label in labels) or (has_value and is_mixed)
+
+
+def are_pairs(rows: Rows, width: int) -> bool:
+    """Return whether each row is one label with its value, above a wider table."""
+    labels = {row[0] for row in rows if _find_filled_columns(row) == [0, 1] and _is_word(row[0])}
+    return width > 2 and LEAST_ROWS <= len(rows) == len(labels)
+
+
+def _is_word(label: str) -> bool:
+    return _kind(label) is _Kind.TEXT and not _DIGIT.search(label)
 
 
 def _is_mixed(column: Sequence[str]) -> bool:

@@ -26,6 +26,7 @@ _TOKEN = re.compile(
     \\[\\`<>{{}}&]                                                          # an escaped character
   | (?P<code>(?P<ticks>`++)(?:[^`\n]++|\n(?![ \t]*\n)|(?!(?P=ticks)(?!`))`++)*+(?P=ticks)(?!`))
   | `++
+  | (?P<deleted>(?<!~)~~(?=[^\s~])(?:[^~\n]|\n(?![ \t]*\n))++~~(?!~))
   | (?P<comment><!--|\{{/\*|\{{\#(?=[\s-]))
   | (?P<heading>^[ \t]*<h(?P<level>[1-6])(?:{_ATTRIBUTE})*+\s*>)
   | (?P<link><(?:(?:https?|ftp|mailto):[^\s<>]+|[^\s<>@/"=]+@[\w.-]+)>)
@@ -62,7 +63,7 @@ _NEVER_CLOSED = frozenset(
 """Elements that need no end. Others without one, and without attributes, are words: `cp <source> <target>`."""
 _ROLES = frozenset({"assistant", "endoftext", "im_end", "im_start", "inst", "sys", "system"})
 """Tags of prompts. They stay: the check for instructions to a language model must see them."""
-_DROPPED = frozenset({"del", "script", "style"})
+_DROPPED = frozenset({"del", "s", "script", "strike", "style"})
 _VERBATIM = frozenset({"code", "highlight", "raw", "verbatim"})
 """Shortcodes around code."""
 _ROW = re.compile(r"^[ \t]*\|.*\|[ \t]*$", re.MULTILINE)
@@ -174,6 +175,7 @@ class _Cleaner:
         self._missing: set[str] = set()
         """Patterns that the rest of the text does not have."""
         self._replacers: dict[str | None, Callable[[re.Match[str]], _Replacement]] = {
+            "deleted": lambda match: ("", match.end()),
             "comment": self._replace_comment,
             "heading": self._replace_heading,
             "link": lambda match: (match[0][1:-1], match.end()),

@@ -36,6 +36,8 @@ _OWN_BLOCKS = _names(
     "article aside blockquote caption center details dialog div dl fieldset figure footer form header hgroup "
     "hr legend main menu nav ol p pre search section select summary table ul"
 )
+_CONTROLS = _names("button label")
+"""Are apart from the words before them, as the names of tabs are."""
 _BREAKS = dict.fromkeys(_LINE_BLOCKS, 1) | dict.fromkeys([*_OWN_BLOCKS, *_HEADINGS], 2)
 """Line ends before and after an element: 1 puts it on a line of its own, 2 also leaves a blank line."""
 _PANELS = '[role="tabpanel" i], [class*="tab-pane" i], [class*="tabpane" i], [class*="tabcontent" i]'
@@ -261,8 +263,8 @@ class _Reader:
             return False
         if breaks := self._count_breaks(node, tag):
             self._lines.end_line(breaks)
-        elif node.mem_id in self._later_cells:
-            self._lines.add(" | ")
+        elif separator := self._find_separator(node, tag):
+            self._lines.add(separator)
         elif script := read_script(node) or read_reference(node):
             self._lines.add_verbatim(script)
             return False
@@ -278,6 +280,10 @@ class _Reader:
         elif tag == "pre":
             self._preformatted += 1
         return True
+
+    def _find_separator(self, node: "LexborNode", tag: str) -> str:
+        """Return what separates an element from the words before it."""
+        return " | " if node.mem_id in self._later_cells else " " if tag in _CONTROLS else ""
 
     def _add_single(self, node: "LexborNode", tag: str) -> None:
         if tag == "br":

@@ -59,6 +59,11 @@ def test_parse_html__panels_of_tabs_are_read(hidden: str) -> None:
     assert parse_html(body).text == "- pip\n- conda\n\npip install a\n\nconda install a"
 
 
+def test_parse_html__names_of_tabs_are_apart() -> None:
+    body = "<div><input type=radio><label>pip</label><input type=radio><label>conda</label></div><p>a</p>"
+    assert parse_html(body).text == "pip conda\n\na"
+
+
 def test_parse_html__tables_in_a_cell_are_under_the_name_of_their_row() -> None:
     inner = "<table><tr><th>Year<th>Pay<tr><td>2025<td>12</table>"
     body = f"<table><tr><th>Name<th>Details<tr><td>Ann<td>{inner}<tr><td>Bob<td>none</table>"

@@ -232,6 +232,15 @@ def test_split_form__a_form_alone() -> None:
     assert render_form([("Name", 1), ("Ada", 2)], [("Born", 1), ("1815", 2)]) == ["Name: Ada\nBorn: 1815"]
 
 
+def test_split_form__pairs_of_words_above_a_wider_table() -> None:
+    rows = [["Invoice", "", ""], ["Customer", "Huber", ""], ["City", "Graz", ""]]
+    rows += [["No", "Item", "Pieces"], ["1", "Tent", "2"], ["2", "Rope", "3"]]
+    form, table = split_form(Table(rows=rows))
+    assert rendered(form).text == "Invoice\nCustomer: Huber\nCity: Graz"
+    assert rendered(table).text.split("\n")[1] == "No: 1; Item: Tent; Pieces: 2"
+    assert len(list(split_form(Table(rows=rows[2:])))) == 1  # one row may be the upper one of a header
+
+
 @pytest.mark.parametrize(
     "upper",
     [
