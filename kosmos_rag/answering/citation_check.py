@@ -36,7 +36,10 @@ _NAME = re.compile(r"(?<=[^\W_])[,;]?\s+((?:[A-Z][\w&-]*)(?:\s+[A-Z][\w&-]*)*)")
 _WORD = re.compile(r"(?<!\w)[^\W_][\w-]*")
 # Capitalised only because they start a sentence.
 _OPENING = frozenset(
-    {"according", "additionally", "based", "however", "otherwise", "several", "therefore", "thus", "various", "yes"}
+    {
+        *("according", "additionally", "based", "however", "otherwise", "several", "therefore", "thus", "various"),
+        *("yes", "mehrere", "verschiedene"),
+    }
 )
 
 

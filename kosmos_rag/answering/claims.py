@@ -43,17 +43,20 @@ _COMPARISONS = tuple(_NEGATION_LINES.pop("comparison").split(", "))
 """Phrases with a word of negation that negate nothing."""
 _UPPER_BOUNDS, _LOWER_BOUNDS = (_NEGATION_LINES.pop(name).replace(", ", "|") for name in ("upper", "lower"))
 _NEGATIONS = frozenset(word for words in _NEGATION_LINES.values() for word in words.split())
-_OF_THE_NEXT_WORD = (
-    r"(?:(?<!\bcan )\b(?:not|never|no longer|(?!can't)\w+n't|nicht|nie|niemals)(?: (?:be|been|yet|mehr))*"
+_BEFORE_THE_WORD = (
+    r"(?<!\bcan )\b(?:not|never|no longer|(?!can't)\w+n't|nicht|nie|niemals)(?: (?:be|been|yet|mehr))*"
     r"|\b(?:no|nobody|none|neither|nor|nothing)(?: \w+){0,3} (?:is|are|was|were|be|been)"
-    r"|\b(?:kein\w*|niemand|weder|noch)(?: \w+){1,3}) "
 )
+_OF_THE_NEXT_WORD = rf"(?:{_BEFORE_THE_WORD}|\b(?:kein\w*|niemand|weder(?:(?: \w+){{1,3}} noch)?)(?: \w+){{1,3}}) "
 """A negation that concerns the next word. What cannot be raised may be neither raised nor reduced."""
-_NEGATED_WORD = re.compile(rf"(?:{_OF_THE_NEXT_WORD}|\b(?:instead of|rather than) )(\w{{3,}})")
+_NEGATED_WORD = re.compile(rf"(?:{_BEFORE_THE_WORD}|\b(?:instead of|rather than)) (\w{{3,}})")
 _NEGATED_BOUND = re.compile(
-    rf"(?:\b(?:no|not|never|cannot|nicht)|n't)((?: [\w-]+){{0,4}}?) (?:{_LOWER_BOUNDS})(?! \w+ than\b)"
+    r"(?:\b(?:not|never|cannot|nicht)|n't)"
+    r"( (?!(?:only|just|always|nur|immer) )[\w-]+(?: (?:an?|any|the) [\w-]+ of)?)"
+    r" (?:(?P<more>more than|mehr als)|less than|fewer than|weniger als)\b"
 )
-"""Not supported with more than 64: supported with at most 64."""
+"""Does not support more than 64: supports at most 64. A second verb may have a bound without its negation."""
+_SENTENCE_END = re.compile(r"(?<=[.!?;])\s+")
 
 
 class _Antonym(NamedTuple):
@@ -186,8 +189,11 @@ class StatedNumbers:
     def find_other_bound(self, claim: str) -> str | None:
         """Return a bound of the claim whose number has only the opposite bound in the evidence.
 
-        "At least 5" is opposite to "at most 5". The result is None where there is none.
+        "At least 5" is opposite to "at most 5". The result is None where there is none. A sentence with a negation may
+        have either meaning.
         """
+        if is_negated(claim):
+            return None
         stated = _find_bounds(self._evidence, self.language)
         for value, bounds in _find_bounds(claim, self.language).items():
             for is_upper, mention in bounds.items():
@@ -200,15 +206,18 @@ def _find_bounds(text: str, otherwise: str) -> dict[str, dict[bool, str]]:
     """Return the bounds before each number, by its value and whether they are upper ones."""
     language = _find_language(text, otherwise)
     bounds: dict[str, dict[bool, str]] = {}
-    for match in _PATTERNS[language].bound.finditer(_replace_negated_bounds(" ".join(text.split()))):
-        value = _normalize(match["number"], language)
-        bounds.setdefault(value, {})[match["upper"] is not None] = match[0]
+    for sentence in _SENTENCE_END.split(text):
+        negated = is_negated(sentence)
+        for match in _PATTERNS[language].bound.finditer(_replace_negated_bounds(" ".join(sentence.split()))):
+            is_upper = match["upper"] is not None
+            meanings = (True, False) if negated else (is_upper,)
+            bounds.setdefault(_normalize(match["number"], language), {}).update(dict.fromkeys(meanings, match[0]))
     return bounds
 
 
 def _replace_negated_bounds(text: str) -> str:
-    """Replace a negation and "more than" by "at most"."""
-    return _NEGATED_BOUND.sub(r"\1 at most", text)
+    """Replace "not … more than" by "at most", and "not … less than" by "at least"."""
+    return _NEGATED_BOUND.sub(lambda match: f"{match[1]} at {'most' if match['more'] else 'least'}", text)
 
 
 def _join_groups(text: str) -> str:

@@ -75,7 +75,7 @@ _FRONT_MATTER = re.compile(r"---[ \t]*\n(?:(?:[\w.-]+[ \t]*:|[ \t]+|-[ \t]|\#)[^
 _PLAIN_TITLE = re.compile(
     r"(?P<number>\d+(?:\.\d+)*[.)]?[ \t]+)?(?P<words>[^\W\d_][^\n|`<>]{0,78}[^\s.:;!?,\u3002])[ \t]*"
 )
-"""A line of a plain text that is its title where it is numbered, or its long words are capitalised."""
+"""A line of a plain text that may be a title where it is numbered, or its long words are capitalised."""
 _LONG_WORD = re.compile(r"[^\W\d_]{4,}")
 _LABEL = re.compile(r"\s*\*\*[^*\n]+\*\*\s*")
 """A bold label such as `**Symptoms.**` belongs to the sentence after it."""
@@ -173,6 +173,8 @@ class _Scanner:
         self._title = ""
         self._terms: list[tuple[int, int, str]] = []
         """Indent, end and text of the terms around the block that was yielded last, the outermost first."""
+        self._is_in_steps = False
+        """Whether the paragraph that was yielded last is a numbered item."""
 
     def heading(self, start: int) -> str:
         """Return the nearest title and term above an offset of the block that was yielded last."""
@@ -187,6 +189,11 @@ class _Scanner:
                 self.columns = ()
             elif skipped := self._title_lines() or self._markup_lines():
                 self._at += skipped
+            elif title := self._find_plain_title():
+                # It may be a fact too: "Max Load 500 kg", "Council Approves Budget".
+                self._set_title("")
+                yield from self._text()
+                self._set_title(title)
             elif (block := self._code_or_directive()) is not None:
                 yield from block
             elif skipped := self._lines_without_text():
@@ -264,31 +271,34 @@ class _Scanner:
                 if title in self._titles:
                     self._set_title(title)
                     return count
-        return self._plain_title_lines()
+        return 0
 
     def _set_title(self, title: str) -> None:
         self._title = title
         self._terms.clear()
+        self._is_in_steps = False
 
-    def _plain_title_lines(self) -> int:
-        """Return the number of lines, 1 or 0, of the title without markup that begins here.
+    def _find_plain_title(self) -> str:
+        """Return the words of the title without markup that begins here.
 
-        It is a line of its own before a paragraph. An item of a list has another one after it, or indented text.
+        It is a line of its own before a paragraph. An item of a list has another one around it, or indented text below.
+        The result is empty without one.
         """
         title = _PLAIN_TITLE.fullmatch(self._lines[self._at])
         if (
             title is None
             or ": " in title[0]
+            or (title["number"] and self._is_in_steps)
             or any(map(str.strip, (self._line(self._at - 1), self._line(self._at + 1))))
         ):
-            return 0
-        following = next(filter(str.strip, self._lines[self._at + 1 :]), "")
+            return ""
+        later = map(self._lines.__getitem__, range(self._at + 1, len(self._lines)))
+        following = next(filter(str.strip, later), "")
         is_text = bool(following) and not following[0].isspace() and not _ITEM.match(following)
-        is_capitalised = all(word[0].isupper() for word in _LONG_WORD.findall(title["words"]))
-        if not (is_text and title["words"][0].isupper() and (title["number"] or is_capitalised)):
-            return 0
-        self._set_title(title["words"])
-        return 1
+        long_words = _LONG_WORD.findall(title["words"])
+        is_capitalised = bool(long_words) and all(word[0].isupper() for word in long_words)
+        is_title = is_text and title["words"][0].isupper() and (title["number"] or is_capitalised)
+        return title["words"] if is_title else ""
 
     def _line(self, at: int) -> str:
         """Return a line; an empty one before the first and after the last."""
@@ -449,6 +459,7 @@ class _Scanner:
         """Yield an item or a paragraph, and its literal block."""
         first, is_item = self._at, _ITEM.match(self._lines[self._at]) is not None
         indent = len(self._lines[first]) - len(self._lines[first].lstrip())
+        self._is_in_steps = is_item and self._lines[first].lstrip()[0].isdigit()
         self._at += 1
         while self._terms and indent <= self._terms[-1][0]:
             self._terms.pop()

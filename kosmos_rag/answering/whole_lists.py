@@ -13,6 +13,8 @@ _BETWEEN_ITEMS = " \t\n>"
 """Blank lines, also of a block quote."""
 _LABEL = re.compile(r"\*\*[^*\n]+\*\*(?:\s*\([^()\n]*\))?")
 """A line in bold, as of a definition."""
+_DIGIT = re.compile(r"\d")
+"""A title with a value says something without what follows."""
 
 
 def complete(
@@ -20,9 +22,9 @@ def complete(
 ) -> list[Evidence]:
     """Return the selected units with what belongs to them, each once.
 
-    An item or code comes after the label before it, or the sentence that ends with a colon, and these with the unit
-    after them. A list comes whole, in its order, where that sentence is selected, or at least half of its items could
-    be.
+    An item or code comes after the title or label before it, or the sentence that ends with a colon, and these with
+    the unit after them. A list comes whole, in its order, where that sentence is selected, or at least half of its
+    items could be.
 
     Args:
         selected: The units of an answer.
@@ -41,8 +43,10 @@ def complete(
 
 
 def introduces(item: Evidence, following: Evidence) -> bool:
-    """Return whether a unit is a label, or ends with a colon, before another one."""
-    text = item.unit.text
+    """Return whether a title, a label or a sentence with a colon introduces another unit."""
+    text, title = item.unit.text, following.unit.heading
+    if title and text.endswith(title) and not _DIGIT.search(title):
+        return following.passage is item.passage
     is_introduction = text.endswith(_COLONS) or _LABEL.fullmatch(text) is not None
     return item.unit.kind == "sentence" and is_introduction and following.passage is item.passage
 
@@ -62,7 +66,7 @@ class _Neighbours:
     def group(self, item: Evidence, lowest: float) -> list[Evidence]:
         """Return the unit with those that belong to it, in their order."""
         at = self._at[_key(item)]
-        if item.unit.kind == "item":
+        if item.unit.kind == "item" and not self._introduces(at):
             first, last = self._list_bounds(at)
             items = self._evidence[first:last]
             is_whole = last - first > 1 and 2 * sum(other.score >= lowest for other in items) >= last - first

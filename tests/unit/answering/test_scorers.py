@@ -260,6 +260,8 @@ def test_score_evidence__compares_a_unit_with_the_title_above_it() -> None:
     text = "4. Guest Parking\n\nIt costs 5 euros.\n\n5. Lunch\n\nIt costs 4 euros."
     evidence = score_evidence("What does guest parking cost?", [passage(text, section="")], SCORER)
     assert {item.unit.text: item.words == 1 for item in evidence} == {
+        "4. Guest Parking": False,
         "It costs 5 euros.": True,
+        "5. Lunch": False,
         "It costs 4 euros.": False,
     }

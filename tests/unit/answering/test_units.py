@@ -125,7 +125,7 @@ def test_units__have_no_heading_of_their_section() -> None:
     headings = ("Policies", "Retention  of logs", "Two lines", "#")
     text = "Policies\n\nRetention of\nlogs\n\nLogs stay.\n\n** Two lines\nRetention of logs is short. #"
     assert [unit.text for unit in units(text, headings=headings)] == ["Logs stay.", "Retention of logs is short.", "#"]
-    assert len(list(units(text))) == 5  # one line of a title is recognized without its section
+    assert len(list(units(text))) == 6
 
 
 def test_units__of_a_table_that_begins_above_are_its_rows() -> None:
@@ -173,6 +173,7 @@ def test_units__of_a_long_text_take_linear_time() -> None:
         "```a\n",
         "#+begin_src\n",
         "select\n",
+        "Title\n\nTitle\n\n",
     ],
 )
 def test_units__of_a_long_line_of_signs_take_linear_time(sign: str) -> None:
@@ -183,9 +184,20 @@ def test_units__of_a_long_line_of_signs_take_linear_time(sign: str) -> None:
     ("text", "expected"),
     [
         ("4. Meal Allowance\n\nIt is 28 euros.\n\nHOTELS\n\nA night is 130 euros.", [
-            ("Meal Allowance", "It is 28 euros."), ("HOTELS", "A night is 130 euros."),
+            ("", "4. Meal Allowance"), ("Meal Allowance", "It is 28 euros."),
+            ("", "HOTELS"), ("HOTELS", "A night is 130 euros."),
         ]),
-        ("Price List\n\nIt costs 5 euros. Or 6.", [("Price List", "It costs 5 euros."), ("Price List", "Or 6.")]),
+        ("Price List\n\nIt costs 5 euros. Or 6.", [
+            ("", "Price List"), ("Price List", "It costs 5 euros."), ("Price List", "Or 6."),
+        ]),
+        ("Max Load 500 kg\n\nDo not exceed it.", [
+            ("", "Max Load 500 kg"), ("Max Load 500 kg", "Do not exceed it."),
+        ]),
+        ("2024 Revenue was 5 million\n\nCosts fell.", [
+            ("", "2024 Revenue was 5 million"), ("Revenue was 5 million", "Costs fell."),
+        ]),
+        ("1. Open it\n\n2. Close it\n\nThen go.", [("", "1. Open it"), ("", "2. Close it"), ("", "Then go.")]),
+        ("Yes it is\n\nWe close later.", [("", "Yes it is"), ("", "We close later.")]),
         ("1. Open it\n\n2. Close it", [("", "1. Open it"), ("", "2. Close it")]),
         ("1. Open it\n\n   Turn left.", [("", "1. Open it"), ("", "Turn left.")]),
         ("Opening hours: 8 to 18\n\nWe close later.", [("", "Opening hours: 8 to 18"), ("", "We close later.")]),
@@ -196,7 +208,10 @@ def test_units__of_a_long_line_of_signs_take_linear_time(sign: str) -> None:
             ("", "yearly\n    Once."), ("yearly", "A year."), ("", "Next text."),
         ]),
     ],
-    ids=["numbered", "capitalised", "items", "an item with text", "a fact", "a sentence", "Markdown", "terms"],
+    ids=[
+        "numbered", "capitalised", "a value", "a year", "steps", "short words", "items", "an item with text", "a fact",
+        "a sentence", "Markdown", "terms",
+    ],
 )  # fmt: skip
 def test_units__have_the_title_and_the_term_above_them(text: str, expected: list[tuple[str, str]]) -> None:
     assert [(unit.heading, unit.text) for unit in units(text)] == expected

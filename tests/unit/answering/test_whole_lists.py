@@ -46,6 +46,12 @@ def test_select__quotes_code_with_its_sentence(scores: tuple[float, ...]) -> Non
     assert _answer(CODE, list(scores)) == ["The queue is shown by this command:", "```sh\nkosmos-rag jobs\n```"]
 
 
+def test_select__quotes_a_title_with_what_is_below_it() -> None:
+    text = "4. Meal Allowance\n\nIt is 28 euros a day.\n\nMax Load 500 kg\n\nDo not exceed it."
+    assert _answer(text, [0.9, 0.1, 0.1, 0.1]) == ["4. Meal Allowance", "It is 28 euros a day."]
+    assert _answer(text, [0.1, 0.1, 0.9, 0.1]) == ["Max Load 500 kg"]
+
+
 def _select_by_words(text: str, words: tuple[float, ...]) -> list[str]:
     of = passage(text)
     evidence = [
