@@ -70,7 +70,7 @@ LINT := $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
 test: $(STAMP)
 	@log=$$(mktemp); trap 'rm -f "$$log"' EXIT; \
 	{ { $(LINT); } > "$$log" 2>&1 || { cat "$$log"; exit 1; }; } & lint=$$!; \
-	$(BIN)/python -m pytest -m "not slow" --processes 4; tests=$$?; \
+	$(BIN)/python -m pytest -m "not slow" -n 4 --dist loadfile --no-loadscope-reorder; tests=$$?; \
 	wait $$lint; lint=$$?; cat "$$log"; test $$tests -eq 0 -a $$lint -eq 0
 
 # What takes longer than ten seconds, and every property with all its examples.
@@ -88,7 +88,7 @@ test-simulation: $(STAMP)
 
 # The quick tests by way of PgBouncer in transaction mode, which must be installed. What needs a session is skipped.
 test-pgbouncer: $(STAMP)
-	KOSMOS_TEST_PGBOUNCER=1 $(BIN)/python -m pytest -m "not slow" --processes 4
+	KOSMOS_TEST_PGBOUNCER=1 $(BIN)/python -m pytest -m "not slow" -n 4 --dist loadfile --no-loadscope-reorder
 
 # KOSMOS_TEST_CITUS_BIN=FOLDER with the programs of a PostgreSQL that has Citus and pgvector: the tests start three servers.
 # Or KOSMOS_TEST_CITUS_URL=postgresql://… of a coordinator's administrator, which deploy/citus starts; what stops servers

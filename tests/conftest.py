@@ -36,6 +36,8 @@ import psycopg
 import pytest
 from filelock import FileLock
 from psycopg import sql
+from xdist.remote import Producer
+from xdist.scheduler import LoadFileScheduling
 
 from kosmos_rag import Engine, Settings
 from kosmos_rag.core.config import DatabaseSettings
@@ -49,7 +51,6 @@ from kosmos_rag.storage.migrate import migrate
 from kosmos_rag.storage.provision import APP, WORKER, create_database, provision
 from tests.catalogue_checks import check_catalogue_once, rely_on_first_check
 from tests.certificates import read_certificates_once
-from tests.forked_modules import add_option, run_modules
 from tests.pgbouncer import find_pgbouncer, running_pgbouncer
 from tests.property_examples import register_profiles
 
@@ -101,7 +102,7 @@ LONGEST_FIRST = (
     "integration/apps/http/test_load.py",
     "integration/apps/http/test_access.py",
 )
-"""The modules that take longest, in falling order. `--processes` gives whole modules to the processes in turn."""
+"""The modules that take longest, in falling order. `--dist loadfile` gives whole modules to the processes in turn."""
 
 OF_PYTORCH = (
     "unit/models/embedding/test_models.py",
@@ -136,23 +137,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         _skip_direct_connection(items)
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options of these tests."""
-    add_option(parser)
+class ModuleScheduling(LoadFileScheduling):
+    """Gives whole modules to the processes, and those that import PyTorch to one of them."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        module: str = super()._split_scope(nodeid)
+        return "PyTorch" if module.removeprefix(f"{TESTS.name}/") in OF_PYTORCH else module
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtestloop(session: pytest.Session) -> bool | None:
-    """Give whole modules to the processes of `--processes`, and those that import PyTorch to one of them."""
-    processes = session.config.getoption("processes")
-    if not processes or session.testsfailed or session.config.getoption("collectonly"):
-        return None
-    of_pytorch = {TESTS / name for name in OF_PYTORCH}
-    modules: dict[str | Path, list[pytest.Item]] = {}
-    for item in session.items:
-        modules.setdefault("PyTorch" if item.path in of_pytorch else item.path, []).append(item)
-    run_modules(session, list(modules.values()), processes)
-    return True
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ModuleScheduling | None:
+    """Replace what `--dist loadfile` names."""
+    return ModuleScheduling(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def _skip_direct_connection(items: list[pytest.Item]) -> None:
@@ -310,18 +306,13 @@ def pytest_sessionstart() -> None:
         return
     for left in MEMORY.glob("pytest-kosmos-*"):
         if not psutil.pid_exists(int(left.name.rpartition("-")[2])):
-            _remove_server(left, os.getpid())
+            _remove_server(left)
     # What is registered first is done last: the processes that use the server have ended by then.
-    atexit.register(_remove_server, MEMORY / f"pytest-kosmos-{_run_id()}", os.getpid())
+    atexit.register(_remove_server, MEMORY / f"pytest-kosmos-{_run_id()}")
 
 
-def _remove_server(folder: Path, owner: int) -> None:
-    """Stop the server of a folder if the last of its users was killed, and remove its data.
-
-    A process that its owner forked does nothing.
-    """
-    if os.getpid() != owner:
-        return
+def _remove_server(folder: Path) -> None:
+    """Stop the server of a folder if the last of its users was killed, and remove its data."""
     with suppress(OSError, ValueError, psutil.Error):
         server = psutil.Process(int((folder / "data" / "postmaster.pid").read_text().split()[0]))
         if server.name() == "postgres":

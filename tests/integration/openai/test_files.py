@@ -137,7 +137,7 @@ def test_lists__read_the_jobs_that_they_show(speaking: Speaking, monkeypatch: py
     speaking.work()
     client.vector_stores.files.create(store, file_id=files[0])
     for order, expected in (("asc", files[1:]), ("desc", files[:0:-1])):
-        listed = client.vector_stores.files.list(store, filter="completed", order=order, limit=1)
+        listed = client.vector_stores.files.list(store, filter="completed", order=order, limit=1)  # type: ignore[arg-type]
         assert {file.id for file in listed} == set(expected)
     (again,) = client.vector_stores.files.list(store, filter="in_progress")
     assert again.id == files[0]
@@ -291,7 +291,7 @@ def test_errors__have_the_shape_of_the_sdk(speaking: Speaking) -> None:
         assert expired.value.param == "expires_after"
     for attributes in ({"k": "x" * 513}, {"x" * 65: 1}, {str(number): 1 for number in range(17)}, {"a": [1]}):
         with pytest.raises(openai.BadRequestError, match="attributes"):
-            client.vector_stores.files.create(store, file_id=upload(client), attributes=attributes)
+            client.vector_stores.files.create(store, file_id=upload(client), attributes=attributes)  # type: ignore[arg-type]
     with pytest.raises(openai.BadRequestError, match="purpose"):
         client.files.create(file=("a.md", LEAVE), purpose="fine-tune")
     with pytest.raises(openai.BadRequestError, match="no field 'expires_after"):
