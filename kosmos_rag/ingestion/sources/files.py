@@ -6,6 +6,7 @@ import os
 import sqlite3
 import stat
 import tempfile
+import time
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -21,6 +22,8 @@ from kosmos_rag.core.types import SourceDocument
 from kosmos_rag.ingestion.parts import may_have_parts, measure_limit
 
 _BLOCK_BYTES = 1024 * 1024
+_UNUSED_S = 90 * 86400.0
+"""Seconds after its last pass until a state is removed: its spec or its collection has changed, or is no more."""
 _LASTING = (errno.EINVAL, errno.EISDIR, errno.ELOOP, errno.ENAMETOOLONG, errno.ENOTDIR)
 
 
@@ -53,6 +56,14 @@ def cache_folder(kind: str) -> Path:
     import platformdirs
 
     return platformdirs.user_cache_path("kosmos-rag", appauthor=False) / kind
+
+
+def remove_unused(folder: Path) -> None:
+    """Remove the states in a folder that no pass has written for 90 days."""
+    for path in folder.iterdir():
+        with suppress(OSError):  # another pass removes them too
+            if path.stat().st_mtime < time.time() - _UNUSED_S:
+                path.unlink()
 
 
 def open_sqlite(path: Path, schema: str, *, timeout_s: float = 5.0) -> sqlite3.Connection:

@@ -3,19 +3,21 @@
 A million items need no memory.
 """
 
+import fcntl
 import json
 import shutil
 import sqlite3
+import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from kosmos_rag.core.config.display import one_line
-from kosmos_rag.core.errors import SourceError
-from kosmos_rag.ingestion.sources.files import cache_folder, open_sqlite
+from kosmos_rag.core.errors import SourceError, is_disk_full
+from kosmos_rag.ingestion.sources.files import cache_folder, open_sqlite, remove_unused
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS state (value TEXT NOT NULL);
@@ -26,6 +28,8 @@ _UPSERT = """
 INSERT INTO item VALUES (:id, :container, :parent, :value)
 ON CONFLICT (id) DO UPDATE SET container = excluded.container, parent = excluded.parent, value = excluded.value
 """
+_UNLOCKED_S = 60.0
+"""Seconds in which a copy may not be locked yet."""
 
 
 class PassItem(NamedTuple):
@@ -105,25 +109,59 @@ def open_items(kind: str, *identity: object) -> Iterator[PassItems]:
     path = cache_folder(kind) / f"{digest}.sqlite"
     part = path.with_suffix(f".{uuid.uuid4().hex}.part")
     try:
-        with closing(_open_copy(path, part)) as connection:
+        with _open_copy(path, part) as (connection, is_kept):
             connection.execute("BEGIN")
             yield PassItems(connection)
             connection.commit()
-        with suppress(OSError):
-            part.replace(path)
+            if is_kept:
+                with suppress(OSError):
+                    part.replace(path)
     except sqlite3.Error as error:
-        reason = f"what a pass finds cannot be kept in {path.parent}: {one_line(str(error))}"
-        raise SourceError("unavailable", f"{reason}; make room there") from error
+        raise _full_error(path.parent, error) from error
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
 
 
-def _open_copy(path: Path, part: Path) -> sqlite3.Connection:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError):
-            shutil.copyfile(path, part)
-        return open_sqlite(part, _SCHEMA)
-    except (OSError, sqlite3.OperationalError):
-        return open_sqlite(Path(":memory:"), _SCHEMA)
+@contextmanager
+def _open_copy(path: Path, part: Path) -> Iterator[tuple[sqlite3.Connection, bool]]:
+    """Open a copy, and tell whether it is in a file.
+
+    The file is locked, so that other passes know that it is in use.
+    """
+    with ExitStack() as stack:
+        is_kept = True
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            _remove_parts(path.parent)
+            remove_unused(path.parent)
+            file = stack.enter_context(part.open("xb"))
+            with suppress(OSError):  # some file systems know no locks
+                fcntl.flock(file, fcntl.LOCK_EX)
+            with suppress(FileNotFoundError), path.open("rb") as state:
+                shutil.copyfileobj(state, file)
+            file.flush()
+            connection = open_sqlite(part, _SCHEMA)
+        except (OSError, sqlite3.OperationalError) as error:
+            if is_disk_full(error) or getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                raise _full_error(path.parent, error) from error
+            is_kept = False
+            connection = open_sqlite(Path(":memory:"), _SCHEMA)
+        stack.enter_context(closing(connection))
+        # What an error leaves is thrown away.
+        connection.execute("PRAGMA journal_mode = OFF")
+        yield connection, is_kept
+
+
+def _full_error(folder: Path, error: Exception) -> SourceError:
+    reason = f"what a pass finds cannot be kept in {folder}: {one_line(str(error))}"
+    return SourceError("unavailable", f"{reason}; make room there")
+
+
+def _remove_parts(folder: Path) -> None:
+    """Remove the copies of passes that were killed."""
+    for part in folder.glob("*.part*"):
+        with suppress(OSError), part.open("rb") as file:
+            if part.stat().st_mtime < time.time() - _UNLOCKED_S:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                part.unlink()

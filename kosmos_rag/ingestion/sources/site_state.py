@@ -2,14 +2,12 @@
 
 import json
 import os
-import time
 from collections.abc import Container, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, fields
 from hashlib import blake2b
 from pathlib import Path
 
-from kosmos_rag.ingestion.sources.files import open_sqlite
+from kosmos_rag.ingestion.sources.files import open_sqlite, remove_unused
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS page (
@@ -20,8 +18,6 @@ CREATE TABLE IF NOT EXISTS page (
 _UPSERT = "INSERT OR REPLACE INTO page VALUES (:url, :name, :etag, :modified, :digest, :links, :missed)"
 _LOCKED_S = 60.0
 """Seconds that another pass may take to write a page."""
-_UNUSED_S = 90 * 86400.0
-"""Seconds after its last pass until a state is removed: its spec or its collection has changed, or is no more."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,10 +52,7 @@ class SiteState:
         # Each page is kept at once: a transaction of the whole pass would hold up other passes.
         self._connection = open_sqlite(path, _SCHEMA, timeout_s=_LOCKED_S)
         os.utime(path)
-        for other in folder.glob("*.sqlite"):
-            with suppress(FileNotFoundError):  # another pass removes them too
-                if other.stat().st_mtime < time.time() - _UNUSED_S:
-                    other.unlink()
+        remove_unused(folder)
 
     @property
     def has_pass(self) -> bool:

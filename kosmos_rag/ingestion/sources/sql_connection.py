@@ -22,7 +22,7 @@ _DATA_CLASSES = {"21", "22", "P0"}
 _REFUSED_STATES = {"28000", "28P01", "42501"}
 _REFUSED = re.compile(
     r"authentication failed|no password supplied|not permitted to log in|no pg_hba\.conf entry|permission denied"
-    r"|access denied|role \".*\" does not exist",
+    r"|access denied|role \".*\" does not exist|login failed|\[(?:28000|42501)\]|ORA-(?:01017|01045|01031|2800[01])",
     re.IGNORECASE,
 )
 

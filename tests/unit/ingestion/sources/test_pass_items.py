@@ -1,8 +1,15 @@
 """What passes over a site find, kept in a file."""
 
+import errno
+import os
+import shutil
+import subprocess
+import sys
+import time
 import tracemalloc
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -58,6 +65,69 @@ def test_items__that_are_broken_or_cannot_be_kept_are_those_of_a_first_pass(fold
             assert list(items) == []
             find(items)
             assert items.count() == {"ENG": 1}
+
+
+_KILLED = """
+import time
+from kosmos_rag.ingestion.sources.pass_items import *
+with open_items("wiki", "a") as items:
+    items.put(PassItem("2", "HR", {}))
+    print("ready", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_copies__of_killed_passes_are_removed_and_those_of_others_stay(folder: Path) -> None:
+    def names() -> list[str]:
+        return sorted(path.suffix for path in folder.iterdir())
+
+    with open_items("wiki", "a") as items:
+        items.put(PassItem("1", "ENG", {}))
+    with subprocess.Popen([sys.executable, "-c", _KILLED], stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        process.stdout.readline()
+        [part] = folder.glob("*.part")
+        os.utime(part, (time.time() - 3600,) * 2)
+        _read()
+        assert names() == [".part", ".sqlite"], "another process works on it"
+        process.kill()
+    _read()
+    assert names() == [".sqlite"]
+    assert [item.id for item in _read()] == ["1"]
+
+
+def test_states__that_no_pass_uses_any_more_are_removed(folder: Path) -> None:
+    ages = {"b": 91, "c": 89}
+    for identity, days in ages.items():
+        before = set(folder.glob("*"))
+        with open_items("wiki", identity):
+            pass
+        [state] = set(folder.iterdir()) - before
+        os.utime(state, (time.time() - days * 86400,) * 2)
+    _read()
+    assert len(list(folder.iterdir())) == 2
+
+
+def test_items__stay_where_the_disk_is_full_or_a_copy_is_cut(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    item = PassItem("1", "ENG", {})
+    with open_items("wiki", "a") as items:
+        items.put(item)
+    copy = shutil.copyfileobj
+    for number in (errno.ENOSPC, errno.EIO):
+
+        def cut(source: BinaryIO, target: BinaryIO, number: int = number) -> None:
+            target.write(source.read(4096))
+            raise OSError(number, os.strerror(number))
+
+        monkeypatch.setattr(shutil, "copyfileobj", cut)
+        if number == errno.ENOSPC:
+            with pytest.raises(SourceError, match="make room there"):
+                _read()
+        else:
+            assert _read() == []
+        monkeypatch.setattr(shutil, "copyfileobj", copy)
+        assert [path.suffix for path in folder.iterdir()] == [".sqlite"]
+        assert _read() == [item]
 
 
 def test_items__need_no_memory() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from kosmos_rag.core.errors import GONE, SourceError
 from kosmos_rag.ingestion.sources.listing import Source
-from kosmos_rag.ingestion.sources.sql_connection import connect
+from kosmos_rag.ingestion.sources.sql_connection import connect, translate_errors
 
 Run = Callable[[str], None]
 
@@ -167,3 +167,21 @@ def test_covers__the_documents_of_this_source(run: Run, opened: Any) -> None:
     listing = opened(**_spec()).listing()
     assert listing.covers("sql://tickets/9")
     assert not listing.covers("sql://tickets2/9")
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        ("('28000', \"[28000] [Microsoft][ODBC Driver 18]Login failed for user 'kb'. (18456)\")", "no_permission"),
+        ("ORA-01017: invalid credential or not authorized; logon denied", "no_permission"),
+        ("ORA-28001: the account's password has expired", "no_permission"),
+        ("ORA-12541: Cannot connect. No listener at host", "unavailable"),
+        ("('08001', '[08001] Login timeout expired (0)')", "unavailable"),
+    ],
+)  # fmt: skip
+def test_account__that_other_databases_refuse_is_told(message: str, code: str) -> None:
+    from sqlalchemy.exc import OperationalError
+
+    with pytest.raises(SourceError) as caught, translate_errors("KB_URL", "tickets"):
+        raise OperationalError(None, None, Exception(message))
+    assert caught.value.code == code
