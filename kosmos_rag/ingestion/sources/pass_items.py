@@ -125,7 +125,7 @@ def open_items(kind: str, *identity: object) -> Iterator[PassItems]:
 
 @contextmanager
 def _open_copy(path: Path, part: Path) -> Iterator[tuple[sqlite3.Connection, bool]]:
-    """Open a copy, and tell whether it is in a file.
+    """Open a copy, and return whether it is in a file.
 
     The file is locked, so that other passes know that it is in use.
     """

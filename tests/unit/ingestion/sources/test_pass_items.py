@@ -85,12 +85,14 @@ def test_copies__of_killed_passes_are_removed_and_those_of_others_stay(folder: P
         items.put(PassItem("1", "ENG", {}))
     with subprocess.Popen([sys.executable, "-c", _KILLED], stdout=subprocess.PIPE) as process:
         assert process.stdout
-        process.stdout.readline()
-        [part] = folder.glob("*.part")
-        os.utime(part, (time.time() - 3600,) * 2)
-        _read()
-        assert names() == [".part", ".sqlite"], "another process works on it"
-        process.kill()
+        try:
+            process.stdout.readline()
+            [part] = folder.glob("*.part")
+            os.utime(part, (time.time() - 3600,) * 2)
+            _read()
+            assert names() == [".part", ".sqlite"], "another process works on it"
+        finally:
+            process.kill()
     _read()
     assert names() == [".sqlite"]
     assert [item.id for item in _read()] == ["1"]
