@@ -259,6 +259,7 @@ class ErasureStore:
             "key": selector.key,
             "value": selector.value,
         }
+        connection.execute(statement("lock_job_errors"), values)
         rows, job_ids = self._erase_jobs(connection, values)
         mentions = {source: _build_mention(source) for source in values["sources"]}
         if selector.kind is ErasureKind.SOURCE:

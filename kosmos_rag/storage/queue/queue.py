@@ -193,9 +193,10 @@ class Queue:
 
         A running job cannot write its result.
         """
-        values = {"tenant_id": owner.id, "ids": list(ids), "keys": None, "collection": None, "kinds": None, "kept": []}
+        values = {"tenant_id": owner.id, "ids": list(ids), "keys": None, "collection": None}
+        others = {"documents": True, "kept": [], "reason": _BY_REQUEST}
         with self._pool.untenanted() as connection:
-            cancelled = connection.execute(statement("cancel_jobs"), values | {"reason": _BY_REQUEST}).fetchall()
+            cancelled = connection.execute(statement("cancel_jobs"), values | others).fetchall()
             count_cancelled_jobs(connection, owner.id, [run_id for _, run_ids in cancelled for run_id in run_ids])
         return [job_id for job_id, _ in cancelled]
 

@@ -19,8 +19,9 @@ from kosmos_rag.storage.tenants import TenantRef
 _RETRY_ON_NEXT_SYNC = frozenset({"not_found", "no_permission", "not_a_file", "duplicate", "refused", "preset_missing"})
 """Codes not worth an immediate retry but worth one at the next sync: the document may be present, readable and unique
 then, with an unchanged etag."""
-_PASSES: tuple[list[str] | None, ...] = ([kinds.SYNC], None)
-"""Kinds of the jobs of a collection in the order of their locks: those that enqueue others, then all."""
+_WITH_DOCUMENTS = (False, True)
+"""The jobs of a collection in the order of their locks: those that may enqueue others, then all."""
+_COLLECTION_DELETED, _DOCUMENT_DELETED = "the collection was deleted", "the document was deleted"
 
 
 class JobWriter:
@@ -103,13 +104,13 @@ class JobWriter:
         Call `count_cancelled` afterwards.
 
         The jobs that enqueue others come first: once they are locked, no pass adds a job that the second statement
-        misses.
+        misses. Those that failed come last: a job may fail while its cancellation waits for it.
         """
-        self._replace_dead(collection=collection)
-        for kind in _PASSES:
-            values = {"tenant_id": self._owner.id, "ids": None, "keys": None, "collection": collection, "kinds": kind}
-            others = {"kept": list(kinds.UPKEEP), "reason": "the collection was deleted"}
+        for documents in _WITH_DOCUMENTS:
+            values = {"tenant_id": self._owner.id, "ids": None, "keys": None, "collection": collection}
+            others = {"documents": documents, "kept": list(kinds.UPKEEP), "reason": _COLLECTION_DELETED}
             self._cancel(values | others)
+        self._replace_dead(collection=collection, kept_reason=_COLLECTION_DELETED)
 
     def cancel_documents(self, document_ids: Sequence[uuid.UUID]) -> None:
         """Cancel unfinished jobs that write these documents, before the transaction locks the collection.
@@ -118,7 +119,7 @@ class JobWriter:
         """
         keys = [str(key) for key in document_ids]
         values = {"tenant_id": self._owner.id, "ids": None, "keys": keys, "collection": None}
-        others: dict[str, Any] = {"kinds": None, "kept": [], "reason": "the document was deleted"}
+        others: dict[str, Any] = {"documents": True, "kept": [], "reason": _DOCUMENT_DELETED}
         self._cancel(values | others)
 
     def count_cancelled(self) -> None:
@@ -133,14 +134,16 @@ class JobWriter:
     def delete_documents(self, document_ids: Sequence[uuid.UUID]) -> None:
         """Cancel unfinished jobs of documents that are deleted, as `cancel_documents`, and delete those that failed.
 
-        A failed job that is retried would bring its document back.
+        A failed job that is retried would bring its document back. A job may fail while its cancellation waits for it.
         """
-        self._replace_dead(keys=[str(key) for key in document_ids])
         self.cancel_documents(document_ids)
+        self._replace_dead(keys=[str(key) for key in document_ids], kept_reason=_DOCUMENT_DELETED)
 
-    def _replace_dead(self, *, keys: Sequence[str] = (), collection: str | None = None) -> None:
-        values = {"tenant_id": self._owner.id, "keys": list(keys), "collection": collection, "kept": list(kinds.UPKEEP)}
-        self._connection.execute(statement("replace_dead_jobs"), values)
+    def _replace_dead(
+        self, *, keys: Sequence[str] = (), collection: str | None = None, kept_reason: str | None = None
+    ) -> None:
+        values = {"tenant_id": self._owner.id, "keys": list(keys), "collection": collection, "kept_reason": kept_reason}
+        self._connection.execute(statement("replace_dead_jobs"), values | {"kept": list(kinds.UPKEEP)})
 
     def find_other_readers(self, readers: Mapping[uuid.UUID, Sequence[str]]) -> list[uuid.UUID]:
         """Return the documents with an unfinished job that was enqueued with other readers; nothing is locked."""
@@ -159,10 +162,10 @@ class JobWriter:
             before: version of the preset that the jobs were enqueued under.
             after: version of the new preset.
         """
-        for kind in _PASSES:
-            values = {"tenant_id": self._owner.id, "collection": collection, "kinds": kind, "kept": list(kinds.UPKEEP)}
-            versions = {"before": before, "after": after}
-            self._connection.execute(statement("change_preset_of_jobs"), values | versions)
+        for documents in _WITH_DOCUMENTS:
+            values = {"tenant_id": self._owner.id, "collection": collection, "documents": documents}
+            others = {"kept": list(kinds.UPKEEP), "before": before, "after": after}
+            self._connection.execute(statement("change_preset_of_jobs"), values | others)
 
     def find_permanent_failures(self, source_etags: Mapping[str, str | None]) -> dict[str, tuple[str, str]]:
         """Return the errors of permanently failed jobs with the same etag.

@@ -2,6 +2,13 @@
 -- One erasure of a tenant at a time: the records of erasures are numbered, and each carries the hash of the one before.
 SELECT pg_advisory_xact_lock(hashtextextended('kosmos:erasures:' || %(tenant_id)s::uuid::text, 0))
 
+-- name: lock_job_errors
+-- The jobs that `erase_job_errors` may change, before those of documents: a pass has locked its job when it locks these.
+SELECT FROM kosmos.jobs j
+ WHERE j.tenant_id = %(tenant_id)s AND j.kind <> 'document' AND j.error IS NOT NULL
+ ORDER BY j.tenant_id, j.key
+   FOR UPDATE
+
 -- name: erase_document_jobs
 -- Jobs of documents, waiting, running and finished ones. A running job loses its lease with its row. Locks in the order
 -- of `lock_leases`, as in cancel_jobs. Returns the runs that wait for the jobs.

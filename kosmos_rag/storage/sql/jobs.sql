@@ -1,10 +1,10 @@
 -- name: replace_dead_jobs
 -- Newer work on a key replaces a dead job: a retry would overwrite the newer result with the older one. So does the
--- deletion of its document, or of its collection.
+-- deletion of its document, or of its collection; what that has cancelled, for the reason that is kept, stays.
 DELETE FROM kosmos.jobs j
  WHERE j.tenant_id = %(tenant_id)s AND (j.key = ANY (%(keys)s::text[]) OR j.collection = %(collection)s
                                         AND j.kind <> ALL (%(kept)s::text[]))
-   AND j.state IN ('dead', 'cancelled')
+   AND j.state IN ('dead', 'cancelled') AND (j.state = 'dead' OR %(kept_reason)s::text IS NULL OR j.error <> %(kept_reason)s)
 
 -- name: permanently_failed_jobs
 -- Jobs that failed permanently on the same content, for a reason that a retry does not remove.
@@ -122,7 +122,8 @@ SELECT j.token
    FOR UPDATE
 
 -- name: finish_jobs
--- A job with `requeue` is queued again, a periodic one is scheduled, any other is done.
+-- A job with `requeue` is queued again, a periodic one is scheduled, any other is done. Locks runs in the order of their
+-- ids, as `count_cancelled_jobs`.
 WITH finished AS (
     UPDATE kosmos.jobs j
        SET state = CASE WHEN j.requeue THEN 'queued' WHEN j.every_s IS NOT NULL THEN 'scheduled' ELSE 'done' END,
@@ -135,6 +136,12 @@ WITH finished AS (
            LATERAL (SELECT b.sync_run_ids FROM kosmos.jobs b WHERE b.token = f.token AND b.state = 'running') AS before
      WHERE j.token = f.token AND j.state = 'running'
  RETURNING j.tenant_id, before.sync_run_ids, f.outcome, f.chunks
+), locked AS (
+    SELECT r.id
+      FROM kosmos.sync_runs r
+     WHERE (r.tenant_id, r.id) IN (SELECT f.tenant_id, unnest(f.sync_run_ids) FROM finished f)
+     ORDER BY r.id
+       FOR UPDATE
 ), accounted AS (
     UPDATE kosmos.sync_runs r
        SET seen = r.seen - c.gone, new = r.new + c.new, changed = r.changed + c.changed, unchanged = r.unchanged + c.unchanged,
@@ -145,7 +152,7 @@ WITH finished AS (
                    count(*) FILTER (WHERE f.outcome = 'removed') AS removed,
                    count(*) FILTER (WHERE f.outcome IN ('gone', 'empty')) AS gone,
                    sum(f.chunks) AS chunks
-              FROM finished f, unnest(f.sync_run_ids) AS run
+              FROM finished f, unnest(f.sync_run_ids) AS run JOIN locked l ON l.id = run
              GROUP BY f.tenant_id, run) c
      WHERE r.tenant_id = c.tenant_id AND r.id = c.run
 )
@@ -197,17 +204,18 @@ UPDATE kosmos.jobs j
  WHERE j.token = ANY (%(tokens)s) AND j.state = 'running'
 
 -- name: cancel_jobs
--- Cancels jobs by id or key, or those of a collection: of some kinds or of all, but for the kinds that are kept.
--- Without its token a worker cannot finish a running job, and it notices when it renews the lease. Locks in the order
--- of `lock_leases`: no deadlock with a worker that publishes. Returns the runs that wait for the jobs.
+-- Cancels jobs by id or key, or those of a collection: with or without those of documents, but for the kinds that are
+-- kept. Without its token a worker cannot finish a running job, and it notices when it renews the lease. A pass has
+-- locked its job when it locks those of documents, and a worker locks these by `lock_leases`: no deadlock with either.
+-- Returns the runs that wait for the jobs.
 WITH unfinished AS (
     SELECT j.tenant_id, j.id
       FROM kosmos.jobs j
      WHERE j.tenant_id = %(tenant_id)s
        AND (j.id = ANY (%(ids)s::uuid[]) OR j.key = ANY (%(keys)s::text[]) OR j.collection = %(collection)s
-             AND j.kind <> ALL (%(kept)s::text[]) AND (%(kinds)s::text[] IS NULL OR j.kind = ANY (%(kinds)s)))
+             AND j.kind <> ALL (%(kept)s::text[]) AND (%(documents)s OR j.kind <> 'document'))
        AND j.state IN ('scheduled', 'queued', 'running')
-     ORDER BY j.tenant_id, j.key
+     ORDER BY j.tenant_id, j.kind = 'document', j.key
        FOR UPDATE
 )
 UPDATE kosmos.jobs j
@@ -219,11 +227,14 @@ RETURNING j.id, j.sync_run_ids
 
 -- name: count_cancelled_jobs
 -- Counts jobs that were cancelled or erased in the runs that wait for them. After the lock of the collection, as a
--- publication locks them: jobs, the collection, runs.
+-- publication locks them: jobs, the collection, runs in the order of their ids.
+WITH locked AS (
+    SELECT r.id FROM kosmos.sync_runs r WHERE r.tenant_id = %(tenant_id)s AND r.id = ANY (%(run_ids)s) ORDER BY r.id FOR UPDATE
+)
 UPDATE kosmos.sync_runs r
    SET cancelled = r.cancelled + c.jobs
-  FROM (SELECT u.run, count(*) AS jobs FROM unnest(%(run_ids)s::uuid[]) AS u (run) GROUP BY u.run) c
- WHERE r.tenant_id = %(tenant_id)s AND r.id = c.run
+  FROM (SELECT l.id, count(*) AS jobs FROM locked l JOIN unnest(%(run_ids)s::uuid[]) AS u (run) ON u.run = l.id GROUP BY l.id) c
+ WHERE r.tenant_id = %(tenant_id)s AND r.id = c.id
 
 -- name: jobs_with_other_readers
 -- Unfinished jobs of documents that were enqueued with other readers than these.
@@ -233,15 +244,15 @@ SELECT j.key
    AND j.payload #> '{entry,readers}' IS DISTINCT FROM (%(readers)s::jsonb) -> j.key
 
 -- name: change_preset_of_jobs
--- Locks in the order of `lock_leases`. Jobs that remember another preset than the previous one stay as they are.
+-- Locks in the order of `cancel_jobs`. Jobs that remember another preset than the previous one stay as they are.
 UPDATE kosmos.jobs j
    SET payload = jsonb_set(j.payload, '{preset}', to_jsonb(%(after)s::text))
   FROM (SELECT o.tenant_id, o.id
           FROM kosmos.jobs o
          WHERE o.tenant_id = %(tenant_id)s AND o.collection = %(collection)s AND o.kind <> ALL (%(kept)s::text[])
-           AND (%(kinds)s::text[] IS NULL OR o.kind = ANY (%(kinds)s))
+           AND (%(documents)s OR o.kind <> 'document')
            AND o.state <> 'done' AND o.payload ->> 'preset' = %(before)s
-         ORDER BY o.tenant_id, o.key
+         ORDER BY o.tenant_id, o.kind = 'document', o.key
            FOR UPDATE) old
  WHERE j.tenant_id = old.tenant_id AND j.id = old.id
 

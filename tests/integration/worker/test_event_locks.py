@@ -1,20 +1,28 @@
 """Transactions lock jobs, collections, runs and the stream of events in this order: no two wait for each other."""
 
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import LiteralString
 
 import psycopg
 import pytest
+from psycopg.types.json import Jsonb
 
 from kosmos_rag import Engine, SourceDocument, Tenant
 from kosmos_rag.core.config import DatabaseSettings
+from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, JobState, Outcome
 from kosmos_rag.ingestion.sources.listing import Entry, Listing
-from kosmos_rag.storage.queue.kinds import DOCUMENT
+from kosmos_rag.storage.queue.kinds import DOCUMENT, PERMISSIONS, SYNC
+from kosmos_rag.storage.queue.queue import Queue
+from kosmos_rag.storage.queue.writing import JobLeases, JobWriter, count_cancelled_jobs
+from kosmos_rag.storage.sql import statement
+from kosmos_rag.storage.tenants import tenant
 from tests.integration.worker.working import Work, last_run, run_listing
 
 pytestmark = pytest.mark.emptied_database
@@ -151,3 +159,75 @@ def test_erasure__locks_the_job_of_a_pass_before_the_collection(
     with _waiting_for_stream(admin, lambda: scope.erase(source="note"), "collection_statistics"):
         assert admin.execute(query, [job]).fetchone() == (0,)
     assert scope.jobs.find(ids=[job])[0].error == "erased"
+
+
+@pytest.mark.parametrize("kind", [SYNC, PERMISSIONS])
+@pytest.mark.parametrize("action", ["erase", "cancel", "delete"])
+def test_jobs_of_passes__are_locked_before_those_of_documents(
+    action: str, kind: str, engine: Engine, scope: Tenant, admin: psycopg.Connection, folder: Path
+) -> None:
+    """A pass has locked its job when it cancels and adds those of documents."""
+    ids = [scope.jobs.enqueue(SourceDocument(source="note", data=b"Churn is falling.")), scope.jobs.enqueue(folder)]
+    with engine.database.worker.transaction(scope.id, [EVERYONE]) as connection:
+        ids += JobWriter(connection, tenant("acme")).enqueue(DEFAULT_COLLECTION, PERMISSIONS, {"zone": {}})
+    admin.execute("UPDATE kosmos.jobs SET error = 'note cannot be read' WHERE kind = %s", [kind])
+    run: dict[str, Callable[[], object]] = {
+        "erase": lambda: scope.erase(source="note"),
+        "cancel": lambda: scope.jobs.cancel(ids),
+        "delete": lambda: scope.collections.delete(DEFAULT_COLLECTION),
+    }
+    with _waiting_for_stream(admin, run[action], "jobs", "s.id = (SELECT j.id FROM kosmos.jobs j WHERE j.error <> '')"):
+        free = admin.execute("SELECT j.id FROM kosmos.jobs j WHERE j.id = %s FOR UPDATE SKIP LOCKED", ids[:1])
+        assert free.fetchall() == [(ids[0],)]
+
+
+@pytest.mark.parametrize("action", ["document", "collection"])
+def test_job_that_fails_while_its_deletion_waits__does_not_come_back(
+    action: str, scope: Tenant, admin: psycopg.Connection
+) -> None:
+    scope.jobs.enqueue(SourceDocument(source="broken.pdf", data=b"%PDF-1.7 nothing more"))
+    run: dict[str, Callable[[], object]] = {
+        "document": lambda: scope.delete("broken.pdf"),
+        "collection": lambda: scope.collections.delete(DEFAULT_COLLECTION),
+    }
+    with _waiting_for_stream(admin, run[action], "jobs", "s.kind = 'document'"):
+        admin.execute("UPDATE kosmos.jobs SET state = 'dead', finished_at = now() WHERE kind = 'document'")
+    assert scope.jobs.retry() == []
+    assert scope.jobs.find(kinds=[DOCUMENT]) == []
+
+
+def test_deletion__forgets_a_source_that_was_paused(scope: Tenant, folder: Path) -> None:
+    """What the deletion itself has cancelled stays until it is pruned; a paused source would stay for ever."""
+    paused = scope.jobs.enqueue(folder, every=timedelta(hours=1))
+    scope.jobs.cancel([paused])
+    scope.jobs.enqueue(SourceDocument(source="note", data=b"Churn is falling."))
+    scope.collections.delete(DEFAULT_COLLECTION)
+    assert [job.kind for job in scope.jobs.find(states=[JobState.CANCELLED])] == [DOCUMENT]
+
+
+@pytest.mark.parametrize("action", ["cancel", "finish"])
+def test_runs__are_locked_in_the_order_of_their_ids(
+    action: str, engine: Engine, scope: Tenant, admin: psycopg.Connection
+) -> None:
+    """Two transactions that count jobs in the same runs do not wait for each other."""
+    scope.jobs.enqueue(SourceDocument(source="note", data=b"Churn is falling."))
+    (job,) = Queue.open(engine.database, engine.settings.worker).claim(1, kinds=[DOCUMENT], worker="test")
+    ids = sorted(uuid.uuid4() for _ in range(20))
+    with engine.database.worker.transaction(scope.id, [EVERYONE]) as connection:
+        for run_id in reversed(ids):
+            values = {"tenant_id": scope.id, "run_id": run_id, "collection": DEFAULT_COLLECTION, "source": Jsonb({})}
+            connection.execute(statement("insert_sync_run"), values)
+    admin.execute("UPDATE kosmos.jobs SET sync_run_ids = %s WHERE id = %s", [ids, job.id])
+
+    def count() -> None:
+        with engine.database.worker.transaction(scope.id, [EVERYONE]) as connection:
+            if action == "cancel":
+                count_cancelled_jobs(connection, scope.id, ids[::-1])
+            else:
+                JobLeases(connection).finish({job.token: Outcome.NEW})
+
+    with _waiting_for_stream(admin, count, "sync_runs", f"s.id = '{ids[0]}'"):
+        free = admin.execute("SELECT r.id FROM kosmos.sync_runs r WHERE r.id = ANY (%s) FOR UPDATE SKIP LOCKED", [ids])
+        assert len(free.fetchall()) == 20
+    counted = admin.execute("SELECT r.cancelled + r.new FROM kosmos.sync_runs r").fetchall()
+    assert counted == [(1,)] * 20
