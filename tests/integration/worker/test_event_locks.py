@@ -229,5 +229,5 @@ def test_runs__are_locked_in_the_order_of_their_ids(
     with _waiting_for_stream(admin, count, "sync_runs", f"s.id = '{ids[0]}'"):
         free = admin.execute("SELECT r.id FROM kosmos.sync_runs r WHERE r.id = ANY (%s) FOR UPDATE SKIP LOCKED", [ids])
         assert len(free.fetchall()) == 20
-    counted = admin.execute("SELECT r.cancelled + r.new FROM kosmos.sync_runs r").fetchall()
-    assert counted == [(1,)] * 20
+    counts = admin.execute("SELECT r.cancelled + r.new FROM kosmos.sync_runs r").fetchall()
+    assert counts == [(1,)] * 20
