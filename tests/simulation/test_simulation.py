@@ -11,7 +11,7 @@ from tests.simulation.simulation import Simulation
 pytestmark = pytest.mark.direct_connection("the scheduler follows the server's process of each connection")
 
 QUICK, QUICK_MIRRORS = "0:100", "0:50"
-"""Seeds of `make test`: planted faults are found at 2, 3, 17, 59, and one at 264; with passes at 1 and 44."""
+"""Seeds of `make test`: planted faults are found at 2, 3, 17, 51, 59, 264, one after 46; with passes at 1 and 44."""
 BLOCK = 25
 """Seeds of one test."""
 
