@@ -147,7 +147,11 @@ def publish(
         analyser = TextAnalyser(connection, texts, languages)
         chunks = _encode(connection, _chunk_columns(documents), _CHUNK_TYPES)
         embeddings = {key: _encode(connection, _vectors(documents, key), _VECTOR_TYPES) for key in space_ids}
+        ids = [document.id for document in documents]
+        former = connection.execute(statement("versions_of_documents"), {**scope, "document_ids": ids})
         analyser.receive()
+        # Where versions are replaced the server has nothing to do under the lock until all texts are parsed.
+        analysis = analyser.read() if former.fetchone() else None
         # The lock comes last: other writers of the collection wait from here to the commit. The server works on what is
         # sent first while the client computes what is sent next.
         locked = _lock(connection, scope, documents)
@@ -157,7 +161,7 @@ def publish(
         if not removed.version_ids:
             _write_documents(connection, scope, documents, locked)
             flush(connection)
-        analysis = analyser.read()
+        analysis = analysis or analyser.read()
         chunk_acls = [acls[document.id] for document in documents for _ in document.analysed]
         added = lexical_statistics.count_by_acl(analysis, chunk_acls, languages)
         lexeme_ids = lexical_statistics.update_statistics(connection, scope, statistics, added, removed)

@@ -18,6 +18,7 @@ from kosmos_rag import Engine, SourceDocument, Tenant
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.types import DEFAULT_COLLECTION, EVERYONE, JobState, Outcome
 from kosmos_rag.ingestion.sources.listing import Entry, Listing
+from kosmos_rag.storage.analysis import Analysis, TextAnalyser
 from kosmos_rag.storage.queue.kinds import DOCUMENT, PERMISSIONS, SYNC
 from kosmos_rag.storage.queue.queue import Queue
 from kosmos_rag.storage.queue.writing import JobLeases, JobWriter, count_cancelled_jobs
@@ -231,3 +232,22 @@ def test_runs__are_locked_in_the_order_of_their_ids(
         assert len(free.fetchall()) == 20
     counts = admin.execute("SELECT r.cancelled + r.new FROM kosmos.sync_runs r").fetchall()
     assert counts == [(1,)] * 20
+
+
+def test_publication__parses_texts_before_the_lock_where_it_replaces_documents(
+    scope: Tenant, admin: psycopg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other writers of the collection would wait for it, and the server has nothing to do meanwhile."""
+    scope.ingest(SourceDocument(source="note", data=b"Churn is falling."))
+    words: list[str] = []
+    read = TextAnalyser.read
+
+    def read_and_record(analyser: TextAnalyser) -> Analysis:
+        analysis = read(analyser)
+        words.extend(analysis.vocabulary)
+        return analysis
+
+    monkeypatch.setattr(TextAnalyser, "read", read_and_record)
+    version = SourceDocument(source="note", data=b"Churn is rising.")
+    with _waiting_for_stream(admin, lambda: scope.ingest(version), "collection_statistics"):
+        assert "rise" in words
