@@ -15,7 +15,7 @@ from kosmos_rag.core.types import IngestFailure, SourceDocument
 from kosmos_rag.ingestion.sources.fetching import Fetcher
 from kosmos_rag.ingestion.sources.files import cache_folder
 from kosmos_rag.ingestion.sources.listing import Entry, Listing
-from kosmos_rag.ingestion.sources.site_crawl import Crawl, SiteScope, SiteSpec
+from kosmos_rag.ingestion.sources.site_crawl import Crawl, SiteScope, SiteSpec, read_stored
 from kosmos_rag.ingestion.sources.site_state import SiteState
 
 
@@ -77,7 +77,15 @@ class SiteSource:
 
     def load(self, entry: Entry) -> SourceDocument:
         """Fetch the page of an entry. Raises SourceError."""
-        return self._spec.document(entry.source, self._fetcher.fetch(entry.locator["url"]))
+        url = entry.locator["url"]
+        response = self._fetcher.fetch_changed(url)
+        assert response is not None, "without validators a server sends the body"
+        page = read_stored(url, response, self._scope)
+        is_login = self._spec.headers_env and page.has_password and not entry.locator.get("has_password")
+        if page.name != entry.source or is_login:
+            message = f"{one_line(entry.source)} is another page than when it was listed; try again later"
+            raise SourceError("unavailable", message)
+        return self._spec.document(entry.source, response.body)
 
 
 def _read_headers(spec: SiteSpec) -> dict[str, str]:

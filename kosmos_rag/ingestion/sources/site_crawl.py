@@ -1,7 +1,7 @@
 """One pass over a web site: robots.txt, sitemaps, then pages by their links."""
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from hashlib import blake2b
@@ -71,6 +71,10 @@ class SiteScope:
         return url.startswith(self.prefix) and (self._patterns.admit(_path(url), folder=True) or self.admits(url))
 
 
+class _LoginExpired(SourceError):
+    """The site answers as without its login."""
+
+
 class Crawl:
     """One pass: breadth first, each address once."""
 
@@ -97,6 +101,10 @@ class Crawl:
         """Of the pages that are not gone."""
         self._pending: deque[tuple[str, int]] = deque()
         self._names: set[str] = set()
+        self._redirects: Counter[str] = Counter()
+        """How many pages lead to an address that they did not lead to before, without its query."""
+        self._asks = False
+        """Whether the first page has a field for a password: others have it too then."""
         self._delay: float | None = None
 
     def run(self) -> Iterator[Entry | IngestFailure]:
@@ -112,6 +120,8 @@ class Crawl:
             url, depth = self._pending.popleft()
             try:
                 page = self._visit(url, depth)
+            except _LoginExpired:
+                raise
             except SourceError as error:
                 if error.code == "no_permission" and self._has_login(url):
                     raise
@@ -120,9 +130,10 @@ class Crawl:
                     yield build_failure(url, error)
                     self._urls.add(url)
                 continue
-            yield from self._entry(page)
+            if page is not None:
+                yield from self._entry(page)
         # The links of a page that could not be read are unstored: what they lead to is not missing.
-        if complete:
+        if complete and not self._may_lack_login():
             yield from self._missing_pages()
             self._state.record_pass()
 
@@ -171,23 +182,31 @@ class Crawl:
         if self._delay:
             self._sleep(self._delay)
 
-    def _visit(self, url: str, depth: int) -> StoredPage:
-        """Fetch a page, store it, and add its links. Raises SourceError."""
+    def _visit(self, url: str, depth: int) -> StoredPage | None:
+        """Fetch a page, store it, and add its links. Raises SourceError.
+
+        The result is None for a page that has moved.
+        """
         stored = self._state.find(url)
         self._wait()
         response = self._fetcher.fetch_changed(
             url, etag=stored.etag if stored else "", modified=stored.modified if stored else ""
         )
-        page = replace(stored, missed=0) if response is None and stored else self._read(url, response)
-        if stored and response and stored.name not in (None, page.name) and normalize_url(response.url) != url:
-            # The page of a login, or a page that has moved.
-            if self._has_login(url):
-                message = (
-                    f"{url} leads to another page than before, as without a login; renew the headers, or correct url"
-                )
-                raise SourceError("no_permission", message)
-            if stored.missed + 1 < GONE_PASSES:
-                page = replace(stored, missed=stored.missed + 1)
+        if response is None and stored:
+            page, at = replace(stored, missed=0), stored.name or url
+        else:
+            assert response is not None, "without validators a server sends the body"
+            page, at = read_stored(url, response, self._scope), normalize_url(response.url)
+        is_moved = stored is not None and stored.name not in (None, page.name) and at != url
+        if self._spec.headers_env:
+            self._require_login(page, stored, at, is_moved=is_moved)
+            self._asks = self._asks or (url == self._scope.first and page.has_password)
+        if stored and is_moved:  # it is missing from now on
+            for link in (*stored.links, *page.links):
+                self._add(link, depth + 1)
+            if stored.missed + 1 >= GONE_PASSES:
+                self._add(at, depth)
+            return None
         self._urls.add(url)
         if page != stored:
             self._state.store(page)
@@ -199,21 +218,38 @@ class Crawl:
         """Return whether a page is the first one of a site with a login."""
         return url == self._scope.first and bool(self._spec.headers_env)
 
-    def _read(self, url: str, response: Response | None) -> StoredPage:
-        assert response is not None, "without validators a server sends the body"
-        at = normalize_url(response.url)
-        if not at.startswith(self._scope.prefix):  # a redirect to another site
-            return StoredPage(url=url, name=None, etag="", modified="", digest="", links=())
-        content = read_page(response.body, at, media_type=response.media_type)
-        name = content.canonical if content.canonical.startswith(self._scope.prefix) else at
-        return StoredPage(
-            url=url,
-            name=name if content.is_indexed else None,
-            etag=response.etag,
-            modified=response.modified,
-            digest=blake2b(response.body, digest_size=16).hexdigest(),
-            links=content.links,
-        )
+    def _require_login(self, page: StoredPage, stored: StoredPage | None, at: str, *, is_moved: bool) -> None:
+        """Raise SourceError where a page belongs to a login, and is no document.
+
+        Args:
+            at: where the page leads.
+            is_moved: whether it has led elsewhere before.
+        """
+        url, place = page.url, _without_query(at)
+        is_known = stored is not None and stored.name is not None
+        has_asked = self._asks or (stored is not None and stored.has_password)
+        if page.has_password and not has_asked and (is_known or at != url):
+            message = f"{url} asks for a password, as without a login; renew the headers, or exclude the page"
+            raise (_LoginExpired if is_moved else SourceError)("no_permission", message)
+        if at == url or not (is_moved or not self._state.has_pass):
+            return
+        self._redirects[place] += 1
+        # A page may move to one that is known; a login is not.
+        target = self._state.find(at)
+        is_new = _without_query(url) != place and (target is None or target.name is None)
+        if is_moved and is_new and self._redirects[place] > 1:
+            message = f"several pages lead to {place}, as without a login; renew the headers, or exclude these pages"
+            raise _LoginExpired("no_permission", message)
+
+    def _may_lack_login(self) -> bool:
+        """Return whether a pass has found less than what leads to one page. Raises SourceError."""
+        for place, count in self._redirects.most_common(1):
+            if count > sum(_without_query(name) != place for name in self._names):
+                if self._state.has_pass:
+                    message = f"the pages lead to {place}, as without a login; renew the headers, or correct url"
+                    raise _LoginExpired("no_permission", message)
+                return True
+        return False
 
     def _missing_pages(self) -> Iterator[Entry]:
         for page in self._state.list_missing(self._urls):
@@ -223,11 +259,44 @@ class Crawl:
             else:
                 self._state.remove(page.url)
 
+    def _locate(self, page: StoredPage) -> dict[str, str | bool]:
+        return {"url": page.url} | ({"has_password": True} if page.has_password else {})
+
     def _entry(self, page: StoredPage) -> Iterator[Entry]:
         # Several addresses may have one canonical page, which is one document.
         if page.name is not None and page.name not in self._names and self._scope.admits(page.name):
             self._names.add(page.name)
-            yield Entry(source=page.name, etag=self._spec.compute_etag(page.digest), locator={"url": page.url})
+            yield Entry(source=page.name, etag=self._spec.compute_etag(page.digest), locator=self._locate(page))
+
+
+def read_stored(url: str, response: Response, scope: SiteScope) -> StoredPage:
+    """Return what is known of a page by its response.
+
+    Args:
+        url: the address that was requested.
+        response: the response, maybe of another address.
+        scope: what belongs to the site.
+    """
+    at = normalize_url(response.url)
+    content = read_page(response.body, at, media_type=response.media_type)
+    if not at.startswith(scope.prefix):  # a redirect to another site
+        return StoredPage(
+            url=url, name=None, etag="", modified="", digest="", links=(), has_password=content.has_password
+        )
+    name = content.canonical if content.canonical.startswith(scope.prefix) else at
+    return StoredPage(
+        url=url,
+        name=name if content.is_indexed else None,
+        etag=response.etag,
+        modified=response.modified,
+        digest=blake2b(response.body, digest_size=16).hexdigest(),
+        links=content.links,
+        has_password=content.has_password,
+    )
+
+
+def _without_query(url: str) -> str:
+    return urlsplit(url)._replace(query="").geturl()
 
 
 def _path(url: str) -> str:

@@ -23,6 +23,8 @@ class WebPageContent:
     canonical: str
     is_indexed: bool
     """Whether the page may be indexed."""
+    has_password: bool = False
+    """Whether it has a field for a password."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,7 +72,12 @@ def read_page(body: bytes, url: str, *, media_type: str) -> WebPageContent:
             if "nofollow" not in (node.attributes.get("rel") or "").split():
                 links[_join(base, node.attributes.get("href")) or ""] = None
     links.pop("", None)
-    return WebPageContent(links=tuple(links), canonical=canonical or url, is_indexed=not rules & {"noindex", "none"})
+    return WebPageContent(
+        links=tuple(links),
+        canonical=canonical or url,
+        is_indexed=not rules & {"noindex", "none"},
+        has_password=tree.css_first('input[type="password" i]') is not None,
+    )
 
 
 def read_sitemap(body: bytes, url: str) -> Sitemap:

@@ -12,10 +12,10 @@ from kosmos_rag.ingestion.sources.files import open_sqlite, remove_unused
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS page (
     url TEXT PRIMARY KEY, name TEXT, etag TEXT NOT NULL, modified TEXT NOT NULL, digest TEXT NOT NULL,
-    links TEXT NOT NULL, missed INTEGER NOT NULL
+    links TEXT NOT NULL, missed INTEGER NOT NULL, has_password INTEGER NOT NULL
 )
 """
-_UPSERT = "INSERT OR REPLACE INTO page VALUES (:url, :name, :etag, :modified, :digest, :links, :missed)"
+_UPSERT = "INSERT OR REPLACE INTO page VALUES (:url, :name, :etag, :modified, :digest, :links, :missed, :has_password)"
 _LOCKED_S = 60.0
 """Seconds that another pass may take to write a page."""
 
@@ -33,6 +33,8 @@ class StoredPage:
     links: tuple[str, ...]
     missed: int = 0
     """Passes in a row that did not find it."""
+    has_password: bool = False
+    """Whether it has a field for a password, as a login has."""
 
 
 class SiteState:
@@ -48,7 +50,7 @@ class SiteState:
             identity: what distinguishes the site and the collection.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        path = folder / f"{blake2b(identity.encode(), digest_size=16).hexdigest()}.sqlite"
+        path = folder / f"{blake2b((_SCHEMA + identity).encode(), digest_size=16).hexdigest()}.sqlite"
         # Each page is kept at once: a transaction of the whole pass would hold up other passes.
         self._connection = open_sqlite(path, _SCHEMA, timeout_s=_LOCKED_S)
         os.utime(path)
@@ -68,10 +70,10 @@ class SiteState:
         row = self._connection.execute("SELECT * FROM page WHERE url = ?", (url,)).fetchone()
         if row is None:
             return None
-        _, name, etag, modified, digest, links, missed = row
+        _, name, etag, modified, digest, links, missed, has_password = row
         return StoredPage(
             url=url, name=name, etag=etag, modified=modified, digest=digest, links=tuple(json.loads(links)),
-            missed=missed,
+            missed=missed, has_password=bool(has_password),
         )  # fmt: skip
 
     def store(self, page: StoredPage) -> None:

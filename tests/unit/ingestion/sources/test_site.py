@@ -4,9 +4,10 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -169,6 +170,101 @@ def test_login__that_has_expired_removes_nothing_and_is_told(
     site._server.replies.update(replies)
     names, listing = site.run(**login)
     assert (names, listing.complete) == (pages, True)
+
+
+_LOGIN: dict[str, Any] = {"headers_env": {"Cookie": "DOCS_COOKIE"}}
+_ASKS = '<form><input name="user"><input type="password" name="p"></form>'
+_HIDDEN = ("/guide/a", "/guide/b?x=1")
+
+
+def _expire(site: Site, form: str, paths: Iterable[str]) -> None:
+    for path in paths:
+        if form == "same":
+            site.put(path, f"{path} {_ASKS}")
+        else:
+            site.put(f"/login?next={quote(path, safe='')}", form)
+            _lead(site, path, f"/login?next={quote(path, safe='')}")
+
+
+@pytest.mark.parametrize("form", ["<p>Sign in by your company</p>", _ASKS, "same"])
+@pytest.mark.parametrize("paths", [_HIDDEN, ("/", *_HIDDEN)])
+def test_login__that_has_expired_behind_a_public_page_removes_and_changes_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch, form: str, paths: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("DOCS_COOKIE", "session=1")
+    pages = site.run(**_LOGIN)[0]
+    etags = {entry.source: entry.etag for entry in site.open(**_LOGIN).listing()}
+    replies = dict(site._server.replies)
+    _expire(site, form, paths)
+    for _ in range(3):
+        listing = site.open(**_LOGIN).listing()
+        assert {entry.source: entry.etag for entry in listing}.items() <= etags.items()
+        assert not listing.complete
+        assert {failure.code for failure in listing.failures} == {"no_permission"}
+    site._server.replies.clear()
+    site._server.replies.update(replies)
+    names, listing = site.run(**_LOGIN)
+    assert (names, listing.complete) == (pages, True)
+
+
+@pytest.mark.parametrize("form", ["<p>Sign in by your company</p>", _ASKS])
+@pytest.mark.parametrize("paths", [_HIDDEN, ("/", "/sitemap.xml", *_HIDDEN)])
+def test_login__that_has_expired_before_the_first_pass_of_a_worker_removes_nothing(
+    site: Site, monkeypatch: pytest.MonkeyPatch, form: str, paths: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("DOCS_COOKIE", "session=1")
+    _expire(site, form, paths)
+    for _ in range(3):
+        listing = site.run(**_LOGIN)[1]
+        assert not (listing.complete and listing.covers(f"{site.root}/guide/a"))
+
+
+def test_first_page__that_leads_elsewhere_at_each_release_is_followed(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCS_COOKIE", "session=1")
+    passes = []
+    for version in (1, 1, 2, 2, 3, 3):
+        site.put(f"/v{version}/", f'<a href="/guide/a">A</a> <a href="/guide/v{version}">new</a>')
+        site.put(f"/guide/v{version}", f"<p>{version}</p>")
+        _lead(site, "/", f"/v{version}/")
+        names, listing = site.run(**_LOGIN)
+        assert listing.complete
+        passes.append(names)
+    assert passes[1] == ["/guide/a", "/guide/v1", "/v1/"]
+    assert passes[2] == ["/guide/a", "/guide/v1", "/guide/v2", "/v1/"]
+    assert {"/v2/", "/guide/v2"} <= set(passes[3])
+    assert {"/v3/", "/guide/v3"} <= set(passes[5])
+
+
+@pytest.mark.parametrize("form", ["<p>Sign in by your company</p>", "same"])
+def test_load__of_a_page_that_is_a_login_since_it_was_listed_fails(
+    site: Site, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.setenv("DOCS_COOKIE", "session=1")
+    source = site.open(**_LOGIN)
+    entries = {entry.source.removeprefix(site.root): entry for entry in source.listing()}
+    assert source.load(entries["/"]).data
+    _expire(site, form, _HIDDEN)
+    with pytest.raises(SourceError, match="another page than when it was listed") as caught:
+        source.load(entries["/guide/a"])
+    assert caught.value.code == "unavailable"
+
+
+@pytest.mark.parametrize("box", ["", _ASKS])
+def test_page_with_a_password_field__is_a_document_where_it_or_the_first_page_always_had_one(
+    site: Site, monkeypatch: pytest.MonkeyPatch, box: str
+) -> None:
+    monkeypatch.setenv("DOCS_COOKIE", "session=1")
+    site.put("/", f'<a href="/guide/a">A</a> <a href="/guide">B</a> {box}')
+    site.put("/guide/b?x=1", f"<p>B</p>{box}")
+    _lead(site, "/guide", "/guide/b?x=1")
+    for text in ("", "changed"):
+        site.put("/guide/a", _ASKS + text)
+        names, listing = site.run(**_LOGIN)
+        assert (names, listing.complete) == (["/", "/guide/a", "/guide/b?x=1"], True)
+    source = site.open(**_LOGIN)
+    assert all(source.load(entry).data for entry in source.listing())
 
 
 def test_first_pass__and_those_after_incomplete_ones_remove_nothing(site: Site, tmp_path: Path) -> None:
