@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from xml.etree.ElementTree import Element
 
-from kosmos_rag.parsing.office.odf_styles import OFFICE, STYLE, TEXT, Styles
+from kosmos_rag.parsing.office.odf_styles import OFFICE, STYLE, TABLE, TEXT, Styles
 from kosmos_rag.parsing.office.odf_text import HEADING, NOT_READ, PARAGRAPH, TextReader
 from kosmos_rag.parsing.office.page_numbers import PAGE_NUMBER, remove_page_numbers
 from kosmos_rag.parsing.office.xml_tree import find_outermost
@@ -11,6 +11,9 @@ from kosmos_rag.parsing.office.xml_tree import find_outermost
 _SIDES = ("", "-left", "-first")
 _SPACES = (STYLE, "{urn:org:documentfoundation:names:experimental:office:xmlns:loext:1.0}")
 _NUMBERS = (f"{TEXT}page-number", f"{TEXT}page-count")
+_STYLES = (f"{OFFICE}automatic-styles", f"{OFFICE}styles")
+_NAMES_OF_STYLES = (f"{TEXT}style-name", f"{TABLE}style-name", f"{STYLE}parent-style-name")
+"""Attributes of what has a style, and of a style that inherits from it."""
 _PAGE_STYLE = f"{STYLE}master-page-name"
 
 
@@ -42,9 +45,12 @@ class RunningParagraphs:
 def _find_shown(pages: Mapping[str, Element], roots: Sequence[Element]) -> Iterator[Element]:
     """Yield the styles of the pages: the first one, those of paragraphs, and their followers."""
     names = list(pages)[:1] if "Standard" not in pages else ["Standard"]
+    style_names = {element.get(name, "") for root in roots for element in root.iter() for name in _NAMES_OF_STYLES}
     for root in roots:
-        for part in root.iter(f"{OFFICE}automatic-styles"):
-            names += [name for style in part if (name := style.get(_PAGE_STYLE))]
+        for part in (each for tag in _STYLES for each in root.iter(tag)):
+            names += [
+                name for style in part if style.get(f"{STYLE}name") in style_names and (name := style.get(_PAGE_STYLE))
+            ]
     visited: set[str] = set()
     while names:
         name = names.pop(0)

@@ -22,6 +22,7 @@ _CONTINUED = "\x1a"
 """A cell that continues the one above it."""
 _NESTED, _NESTED_CELL, _NESTED_ROW = "\ufdd1", "\ufdd2", "\ufdd3"
 """Begin a paragraph of a table in a cell, and end its cells and rows; no characters of any text."""
+_NESTED_MARKS = str.maketrans({_NESTED: "", _NESTED_CELL: " ", _NESTED_ROW: " "})
 _REPLACED = {"par": " ", "nestcell": _NESTED_CELL, "nonesttables": r"\*\nonesttables "}
 """Words of cells, and what replaces them: the last one is for readers without tables in cells."""
 
@@ -43,7 +44,7 @@ def parse_rtf(data: bytes, limits: OutputLimits) -> ParsedDocument:
                 composition.add_table(table)
         else:
             for line in group:
-                composition.add_block(line)
+                composition.add_block(line.translate(_NESTED_MARKS))
     return composition.build(media_types.RTF, None)
 
 
@@ -107,6 +108,8 @@ class _CellMarks:
         self._is_continued = False
         self._column = 0
         self._is_in_cell = False
+        self._outer_cells: list[bool] = []
+        """The same of the groups around, as they continue; none of them is in a cell after its row."""
         self._depth = 0
         self._row_depth = 0
         """Of the group that ends a row in a cell; 0 for none."""
@@ -130,6 +133,10 @@ class _CellMarks:
         is_row = step < 0 and 0 < self._depth == self._row_depth
         self._row_depth = 0 if is_row else self._row_depth
         self._depth = max(0, self._depth + step)
+        if step > 0:
+            self._outer_cells.append(self._is_in_cell)
+        else:
+            self._is_in_cell = self._outer_cells.pop() if self._outer_cells else False
         return _NESTED_ROW if is_row else ""
 
     def _find(self, word: str | None) -> str:
@@ -143,6 +150,8 @@ class _CellMarks:
             self._is_continued = False
         elif word == "row":
             self._column = 0
+            self._is_in_cell = False
+            self._outer_cells.clear()
         elif word == "cell":
             self._column += 1
             return _CONTINUED if any(self._cells[self._column - 1 : self._column]) else ""

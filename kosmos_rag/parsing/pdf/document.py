@@ -380,7 +380,10 @@ def _find_title(title: str, text: str, start: int, end: int, running: Container[
     """
     words = r"\s+".join(map(re.escape, title.split()))
     page = text[start:end]
-    lines = re.finditer(rf"^(?:[\dA-Z][\d.]*\s+)?{words}$", page, re.MULTILINE)
-    matches = list(islice(chain(lines, re.finditer(words, page)), bounds.MAX_OUTLINE_ENTRIES))
-    match = next((match for match in matches if start + match.start() not in running), next(iter(matches), None))
-    return (start + match.start(), " ".join(match[0].split())) if match else None
+    lines = re.finditer(rf"^(?:[\dA-Z][\d.]*[^\S\n]+)?{words}$", page, re.MULTILINE)
+    matches = chain(lines, re.finditer(words, page))
+    first = next(matches, None)
+    if first is None:
+        return None
+    match = next((match for match in chain((first,), matches) if start + match.start() not in running), first)
+    return start + match.start(), " ".join(match[0].split())

@@ -3,8 +3,9 @@
 import ctypes
 import re
 import unicodedata
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from kosmos_rag.parsing.pdf.graphics import Box, load_pdfium
@@ -22,6 +23,7 @@ _ACCENTS = dict(
 ACCENTS = re.compile(f"[{''.join(_ACCENTS)}]")
 NO_CHARACTER = "\u200b"
 """Replaces what belongs to another character; it is not printed."""
+_CEDILLA = "\u00b8"
 _DOTLESS = {"\u0131": "i", "\u0237": "j"}
 _GLYPH_OF_SPACE = ord("\x03")
 _DELETE = ord("\x7f")
@@ -60,22 +62,17 @@ def compose_accents(layer: Any, text: str, to_index: Callable[[int], int]) -> st
         to_index: returns the index in the layer of a character of the text.
     """
     characters = list(text)
-    letters: dict[int, list[tuple[Box, int]]] = {}
-    """Boxes and places of the letters, by their middles in points."""
+    letters: dict[int, list[int]] = {}
+    """Places of the letters, by their middles in points."""
     for at, character in enumerate(text):
         if character.isalpha() and character not in _ACCENTS:
-            box = _read_box(layer, to_index(at))
-            letters.setdefault(round((box.left + box.right) / 2), []).append((box, at))
+            left, right = _read_advance(layer, to_index(at))
+            letters.setdefault(round((left + right) / 2), []).append(at)
     for at in [match.start() for match in ACCENTS.finditer(text)]:
-        accent = _read_box(layer, to_index(at))
-        middle = (accent.left + accent.right) / 2
-        near = (each for x in range(round(middle) - 2, round(middle) + 3) for each in letters.get(x, ()))
-        below = [
-            place
-            for box, place in near
-            if box.left - 1 < middle < box.right + 1 and abs(accent.bottom - box.top) < box.height
-        ]
-        letter = min(below, key=lambda place: abs(place - at), default=None)
+        middle = round(sum(_read_advance(layer, to_index(at))) / 2)
+        near = [place for x in range(middle - 2, middle + 3) for place in _find_nearest(letters.get(x, ()), at)]
+        bases = [place for place in near if _is_marked(layer, to_index(place), to_index(at), text[at])]
+        letter = min(bases, key=lambda place: abs(place - at), default=None)
         if letter is None:
             continue
         base = _DOTLESS.get(characters[letter], characters[letter])
@@ -87,10 +84,36 @@ def compose_accents(layer: Any, text: str, to_index: Callable[[int], int]) -> st
     return "".join(characters)
 
 
+def _find_nearest(column: Sequence[int], at: int) -> Sequence[int]:
+    """Return the letters of a column before and after a place in the text.
+
+    That of its line is one of them.
+    """
+    after = bisect_left(column, at)
+    return column[max(0, after - 1) : after + 1]
+
+
+def _is_marked(layer: Any, letter: int, accent: int, character: str) -> bool:
+    """Return whether an accent is on a letter, not before or after it."""
+    left, right = _read_advance(layer, letter)
+    middle = sum(_read_advance(layer, accent)) / 2
+    box, mark = _read_box(layer, letter), _read_box(layer, accent)
+    distance = box.bottom - mark.top if character == _CEDILLA else mark.bottom - box.top
+    return left < middle < right and abs(distance) < box.height
+
+
 def _spaces_around(text: str, at: int) -> Iterator[int]:
     """Yield the places of the spaces that PDFium sets around an accent within a word."""
     if text[at - 1 : at].isspace() and text[at + 1 : at + 2] == " ":
         yield from (at - 1, at + 1)
+
+
+def _read_advance(layer: Any, index: int) -> tuple[float, float]:
+    """Return where the space of a character begins and ends."""
+    raw = load_pdfium()
+    loose = raw.FS_RECTF()
+    raw.FPDFText_GetLooseCharBox(layer, index, loose)
+    return loose.left, loose.right
 
 
 def _read_box(layer: Any, index: int) -> Box:

@@ -24,11 +24,13 @@ _CHAPTER = re.compile(r"[^\W\d_]{2,} (?:\d{1,2}|[A-Z]|[IVX]{1,5})[.:]?")
 _ITEM = re.compile(r"(?:[•▪◦‣○●■□☐☒*–—-]|\(?[a-z][.)]|\d+[.)](?=\s+[a-z]))\s|\d{3,}\s")  # noqa: RUF001
 _MONTH = r"(?:jan|feb|mar|mär|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez)\w*\.?"
 _DATE = re.compile(
-    rf"\W*(?:\w+day,?\s+|(?:[^\W\d_]+\s+){{0,2}}[^\W\d_]+,\s+)?(?:\d{{1,4}}[-./]\d{{1,2}}[-./]\d{{1,4}}|(?:\d{{1,2}}\.?\s+(?:of\s+)?)?{_MONTH}"
+    rf"\W*(?:\w+day,?\s+)?(?:\d{{1,4}}[-./]\d{{1,2}}[-./]\d{{1,4}}|(?:\d{{1,2}}\.?\s+(?:of\s+)?)?{_MONTH}"
     rf"(?:\s+\d{{1,2}}(?:st|nd|rd|th)?,?)?\s+\d{{2,4}}|{_MONTH}\s+\d{{1,2}}(?:st|nd|rd|th)?)"
     r"(?:,?\s+\d{1,2}:\d{2}(?::\d{2})?)?\W*",
     re.IGNORECASE,
 )
+_DATE_AT_PLACE = re.compile(rf"(?:[^\W\d_]+,\s+)?{_DATE.pattern}", re.IGNORECASE)
+"""A title may have the same form, and is bold."""
 _REMARK = re.compile(r"\([^()]*\)|(?:page|p\.|seite)\s+\d+(?:\s+\w+\s+\d+)?", re.IGNORECASE)
 """A text in brackets; the number of a page."""
 _LABEL = re.compile(r"[a-z] [A-Z]|[^\W\d_A-Z][^A-Z:]*:")
@@ -204,7 +206,7 @@ def _title(paragraph: Paragraph, styles: _TextStyles) -> str | None:
         or _ITEM.match(title)
         or _REMARK.fullmatch(title)
         or _LETTERS.fullmatch(title)
-        or _DATE.fullmatch(title)
+        or (_DATE if paragraph.lines[0].bold else _DATE_AT_PLACE).fullmatch(title)
         or LEADER.search(title)
     ):
         return None
@@ -221,13 +223,17 @@ def _are_one(above: Paragraph | None, paragraph: Paragraph | None) -> bool:
 
 
 def _is_above_value(paragraph: Paragraph, following: Paragraph | None) -> bool:
-    """Return whether the text below is the value of a label: a number, date or address."""
+    """Return whether the text below is the value of a label.
+
+    It is a number, date or address in letters as large: a title is larger.
+    """
     return (
         following is not None
         and len(following.lines) == 1
         and following.space_above <= 2 * APART
         and _is_form_value(following.text)
         and paragraph.lines[0].region == following.lines[0].region
+        and paragraph.lines[0].size <= following.lines[0].size * LARGER
     )
 
 
@@ -293,7 +299,7 @@ def _is_labelled_value(title: str) -> bool:
 
 
 def _is_form_value(text: str) -> bool:
-    return any(form.fullmatch(text) for form in (_DATE, _ADDRESS, _MAIL)) or is_value(text)
+    return any(form.fullmatch(text) for form in (_DATE_AT_PLACE, _ADDRESS, _MAIL)) or is_value(text)
 
 
 def _is_numbered(paragraph: Paragraph, title: str, following: Paragraph | None) -> bool:

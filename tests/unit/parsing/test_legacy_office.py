@@ -210,6 +210,21 @@ def test_parse_rtf__a_table_in_a_cell_and_paragraphs_of_a_cell() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (rb"{\trowd\cellx1{\pard\intbl A\cell}{\pard\intbl B\cell}\row}One\par Two\par", ["A | B", "One", "Two"]),
+        (rb"{\pard\intbl One}\par Two\par", ["One", "Two"]),
+        (rb"\trowd\cellx1\intbl A\cell\intbl B\cell\row One\par Two\par", ["A | B", "One", "Two"]),
+        (rb"\pard\intbl{\trowd\cellx1 A\cell B\cell\row}One\par Two\par", ["A | B", "One", "Two"]),
+        (rb"One\par\itap2 Two\nestcell\par Three\par", ["One", "Two", "Three"]),
+    ],
+    ids=["groups", "group without a row", "no pard", "row in a group", "nested outside"],
+)
+def test_parse_rtf__paragraphs_after_a_row_are_their_own(data: bytes, expected: list[str]) -> None:
+    assert parse_data(rb"{\rtf1\ansi " + data + rb"}").text.split("\n\n") == expected
+
+
 def test_parse_rtf__paragraphs_and_rows() -> None:
     parsed = parse_data(
         rb"{\rtf1\ansi{\fonttbl{\f0 Arial;}}{\*\generator no;}\b Caf\'e9\b0\par Price \u8364? 5\par"

@@ -1,6 +1,8 @@
 """PDF files made here: pages, outline, title, and the ones that cannot be read."""
 
 import io
+import re
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
@@ -74,6 +76,33 @@ def test_parse_pdf__titles_of_the_outline_have_the_numbers_of_the_page_and_are_n
     document.start_section("The north")
     headings = parse_pdf(bytes(document.output())).headings
     assert [heading.title for heading in headings] == ["2.4 The north"]
+
+
+def test_parse_pdf__a_page_number_above_a_title_of_the_outline_is_no_part_of_it() -> None:
+    document = fpdf.FPDF(unit="pt")
+    document.set_font("helvetica", size=10)
+    document.add_page()
+    for y, text in [(30, "7"), (80, "Introduction"), (120, "The use of water in the north has been the same.")]:
+        document.text(50, y, text)
+    document.start_section("Introduction")
+    assert [heading.title for heading in parse_pdf(bytes(document.output())).headings] == ["Introduction"]
+
+
+def test_outline__of_a_page_full_of_its_title_is_found_at_its_first_match(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each further match would be read for each entry.
+    read: list[str] = []
+
+    def find_counted(pattern: str, text: str, flags: int = 0) -> Iterator[re.Match[str]]:
+        for match in re.compile(pattern, flags).finditer(text):
+            read.append(match[0])
+            yield match
+
+    document = new_pdf("a a a a a a a a " * 100)
+    for _ in range(5):
+        document.start_section("a")
+    monkeypatch.setattr("kosmos_rag.parsing.pdf.document.re.finditer", find_counted)
+    assert len(parse_pdf(bytes(document.output())).headings) == 5
+    assert read.count("a") == 5
 
 
 def test_parse_pdf__heading_broken_over_lines() -> None:
@@ -458,6 +487,8 @@ def headed(*titles: tuple[str, float, str]) -> list[tuple[int, str]]:
         ([("Results", 14, ""), ("2. bring the papers", 14, "")], ["Results"]),
         ([("R E S U L T S", 14, "")], ["R E S U L T S"]),
         ([("Results", 14, "B"), ("Berlin, March 21, 2022", 14, "")], ["Results"]),
+        ([("Annual Report, March 2024", 14, "")], ["Annual Report, March 2024"]),
+        ([("Jahresbericht, 3. Mai 2024", 14, "B")], ["Jahresbericht, 3. Mai 2024"]),
         ([("Results", 14, "B"), ("Printed: 16.11.2012 21:07:09", 14, "")], ["Results"]),
         ([("I. RESULTS", 9, "B"), ("II. METHODS", 9, "B")], ["I. RESULTS", "II. METHODS"]),
     ],
@@ -491,6 +522,25 @@ def test_parse_pdf__rows_of_a_form_in_larger_letters_are_no_headings(
         drawing.lines(left, 200 + leading * number, text, size=12)
     drawing.lines(50, 300, *["The use of water in the north has been"] * 5)
     assert [heading.title for heading in drawing.parse().headings] == ["Results"]
+
+
+@pytest.mark.parametrize(
+    ("title", "below"),
+    [
+        ("Minutes of the Council", "12 March 2024"),
+        ("Annual Report", "2023"),
+        ("Board of Directors", "info@example.org"),
+    ],
+)
+def test_parse_pdf__a_title_in_larger_letters_is_no_label_of_what_is_below_it(title: str, below: str) -> None:
+    drawing = Drawing()
+    drawing.page()
+    drawing.lines(50, 60, title, size=18, style="B")
+    drawing.lines(50, 86, below, size=10)
+    drawing.lines(50, 130, *["The use of water in the north has been"] * 5)
+    parsed = drawing.parse()
+    assert [heading.title for heading in parsed.headings] == [title]
+    assert parsed.title == title
 
 
 def test_parse_pdf__a_large_title_in_two_lines_may_end_before_a_word_that_had_room() -> None:

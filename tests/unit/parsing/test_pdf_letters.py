@@ -1,11 +1,14 @@
 """Letters of a PDF: bold faces, codes of TeX fonts, and letters that run in another direction."""
 
+import sys
 from collections.abc import Sequence
+from types import FrameType
 
 import pytest
 
 from kosmos_rag.core.types import ParsedDocument, SourceDocument
 from kosmos_rag.parsing import parse
+from kosmos_rag.parsing.pdf import glyphs
 from tests.reliability.hostile_pdf import pdf
 
 TEXT = ["The pump of the plant is checked each week by", "two persons of the shift, and they write it down."]
@@ -138,3 +141,43 @@ def test_parse_pdf__accents_of_tex_belong_to_the_letters_below_them() -> None:
         for left, before, width, letter, after in [(50, "M", 9, "e", "xico"), (90, "F", 5.5, "\\365", "sica")]
     )
     assert draw(words, face).text == "México Física"
+
+
+def test_parse_pdf__a_cedilla_of_tex_belongs_to_the_letter_above_it() -> None:
+    face = "<< /Type /Font /Subtype /Type1 /BaseFont /Times-Roman /Encoding /WinAnsiEncoding >>"
+    words = "".join(
+        f"BT /F1 10 Tf {left} {y} Td ({letters}) Tj ET "
+        for left, y, letters in [(50, 350, "fa"), (57.8, 350, "\\270"), (57, 350, "con"), (50, 338, "atttttttt")]
+    )
+    assert draw(words, face).text.split() == ["façon", "atttttttt"]
+
+
+@pytest.mark.parametrize("face", ["Helvetica", "Times-Roman", "Times-Italic"])
+@pytest.mark.parametrize("size", [4, 6, 10])
+@pytest.mark.parametrize("text", ["Run `open` or `use` it", "geht\xb4s, l\xb4eau d\xb4Artagnan, l\xb4Yser, \xb4zu"])
+def test_parse_pdf__accents_that_were_typed_beside_letters_are_no_part_of_them(face: str, size: int, text: str) -> None:
+    font = f"<< /Type /Font /Subtype /Type1 /BaseFont /{face} /Encoding /WinAnsiEncoding >>"
+    assert draw(f"BT /F1 {size} Tf 50 350 Td ({text}) Tj ET", font).text == text
+
+
+def count_calls_for_accents(lines: int) -> int:
+    """Calls within the module that composes accents, for a page of some lines with three in the same columns."""
+    content = "".join(f"BT /F1 .5 Tf 50 {399 - 0.9 * line} Td (`x `x `x) Tj ET " for line in range(lines))
+    calls = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal calls
+        calls += event == "call" and frame.f_code.co_filename == glyphs.__file__
+
+    sys.setprofile(count)
+    try:
+        text = draw(content, "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /Encoding /WinAnsiEncoding >>").text
+    finally:
+        sys.setprofile(None)
+    assert text.count("x") == 3 * lines
+    return calls
+
+
+def test_accents__of_four_times_as_many_lines_are_not_compared_sixteen_times_as_often() -> None:
+    few = count_calls_for_accents(100)
+    assert 0 < count_calls_for_accents(400) < 6 * few

@@ -205,6 +205,22 @@ def test_parse_odf__headers_and_footers_of_the_pages_once() -> None:
     assert parse_named("a.fodt", data).text.split("\n\n") == ["ACME Ltd, Linz", "The letter.", "Bank: AT12 3456"]
 
 
+def test_parse_odf__headers_of_pages_whose_named_style_a_paragraph_has() -> None:
+    pages = "".join(
+        f"<style:master-page style:name='{name}'><style:header><text:p>{name}</text:p></style:header>"
+        "</style:master-page>"
+        for name in ("Standard", "First", "Envelope")
+    )
+    styles = "".join(
+        f"<style:style style:name='{name}' style:family='paragraph' style:master-page-name='{page}'/>"
+        for name, page in [("Title", "First"), ("Sender", "Envelope")]
+    )
+    parts = f"<office:styles>{styles}</office:styles><office:master-styles>{pages}</office:master-styles>"
+    data = flat_odf("<text:p text:style-name='Title'>The letter.</text:p>")
+    text = parse_named("a.fodt", data.replace("<office:body>", f"{parts}<office:body>")).text
+    assert text.split("\n\n") == ["Standard", "First", "The letter."]
+
+
 def odf_table(*rows: list[str]) -> str:
     cells = (
         "".join(
