@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -219,12 +220,23 @@ def test_onnx__limits_the_tokens_of_a_batch() -> None:
 
 def _embed_at_once(embedder: SentenceTransformerEmbedder, model: OnnxModel, texts: Sequence[str]) -> None:
     """Embed texts in threads until calls have overlapped often enough to share the cores."""
+    session = model._session
+
+    def run(outputs: None, fed: dict[str, NDArray[np.int64]]) -> Any:
+        time.sleep(0.005)  # another call begins meanwhile
+        return session.run(outputs, fed)
+
+    slowed = SimpleNamespace(run=run)
+    model._session = slowed
     with ThreadPoolExecutor(4) as pool:
         for _ in range(100):
             list(pool.map(embedder.embed_query, texts))
             if model._concurrent > _CONCURRENT:
-                return
-    pytest.fail("no calls overlapped")
+                break
+        else:
+            pytest.fail("no calls overlapped")
+    if model._session is slowed:
+        model._session = session
 
 
 @pytest.mark.model
@@ -366,6 +378,7 @@ def test_auto__loads_an_exported_model_without_torch(minilm: SentenceTransformer
     minilm.embed_query("exports the model, unless it is exported already")
     program = """
 import sys
+import time
 from tests.unit.models.embedding.test_models import _embedder
 assert _embedder().embed_query("notice").shape == (384,)
 print([name for name in ("torch", "transformers", "sentence_transformers") if name in sys.modules])
