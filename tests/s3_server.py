@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def serve_s3() -> Iterator[str]:
-    """Yield the address of a server without buckets, which takes any keys."""
+    """Yield the address of a server that takes any keys. It has the buckets of earlier servers of the process."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # moto's own
         from moto.server import ThreadedMotoServer

@@ -6,6 +6,7 @@ import random
 import re
 import shutil
 import sqlite3
+import uuid
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
@@ -250,7 +251,8 @@ class BucketWorkspace(FolderWorkspace):
 
         super().__init__(folder, settings)
         self.endpoint = endpoint
-        self.bucket = boto3.resource("s3", endpoint_url=endpoint).Bucket(f"kb-{folder.name}")
+        # Buckets outlive the servers of their process.
+        self.bucket = boto3.resource("s3", endpoint_url=endpoint).Bucket(f"kb-{uuid.uuid4().hex}")
         self.bucket.create()
 
     def put(self, name: str, text: str) -> None:
