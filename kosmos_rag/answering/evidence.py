@@ -43,7 +43,7 @@ class Evidence:
     @property
     def score(self) -> float:
         """The sum of the parts, 0 or more."""
-        return max(0.0, sum(self.parts.values()))
+        return _sum(self.parts)
 
 
 def score_evidence(question: str, passages: Sequence[ContextPassage], scorer: EvidenceScorer) -> list[Evidence]:
@@ -111,27 +111,30 @@ def score_questions(
             passage.citation.index: coverage(terms, present)
             for passage, present in zip(passages, passage_stems, strict=True)
         }
-
-        def sum_parts(similarity: float, share: float, passage: ContextPassage) -> float:
-            return max(0.0, sum(scorer.build_parts(similarity, share, passage.citation.index).values()))
-
+        indexes = [passage.citation.index for passage, *_ in candidates]
+        # What is about another thing has a score of 0.
+        whole = [0.0 if other else passage_shares[index] for index, other in zip(indexes, is_other, strict=True)]
         return [
             Evidence(
                 passage=passage,
                 unit=unit,
-                parts=scorer.build_parts(float(similarity), share, passage.citation.index),
+                parts=scorer.build_parts(float(similarity), share, index),
                 words=share,
-                support=0.0 if other else sum_parts(float(similarity), passage_shares[passage.citation.index], passage),
+                support=_sum(scorer.build_parts(float(similarity), passage_share, index)),
                 title_similarity=_dice(frozenset(terms), title_stems[heading(passage)]),
                 is_requested_sql=is_requested_sql(question, unit),
                 previous=previous,
             )
-            for (passage, unit, previous), share, other, similarity in zip(
-                candidates, words, is_other, similarities, strict=True
+            for (passage, unit, previous), index, share, passage_share, similarity in zip(
+                candidates, indexes, words, whole, similarities, strict=True
             )
         ]
 
     return list(map(score, questions, weights, shares, others, scorer.compare(questions, texts, shares)))
+
+
+def _sum(parts: Mapping[str, float]) -> float:
+    return max(0.0, sum(parts.values()))
 
 
 def passage_units(passage: ContextPassage) -> Iterator[Unit]:
