@@ -156,9 +156,8 @@ class Fetcher:
                 modified=response.headers.get("last-modified", ""),
             )
 
-        return self._run_with_timeout(
-            url, lambda until, connections: self._follow(connections, "GET", url, until, read, conditions)
-        )
+        with self._request(url) as (connections, until):
+            return self._follow(connections, "GET", url, until, read, conditions)
 
     def fetch_validators(self, url: str) -> tuple[str, str] | None:
         """Return ETag and Last-Modified of a URL. Raises SourceError.
@@ -170,7 +169,7 @@ class Fetcher:
             values = response.headers.get("etag", ""), response.headers.get("last-modified", "")
             return values if any(values) else None
 
-        def request_validators(until: float, connections: HostConnections) -> tuple[str, str] | None:
+        with self._request(url) as (connections, until):
             try:
                 if values := self._follow(connections, "HEAD", url, until, read):
                     return values
@@ -178,8 +177,6 @@ class Fetcher:
                 if error.code == "refused":
                     raise
             return self._follow(connections, "GET", url, until, read)  # some servers know no HEAD
-
-        return self._run_with_timeout(url, request_validators)
 
     def post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Receipt:
         """Send a body to a URL, and return how its server answered. Raises SourceError.
@@ -191,13 +188,9 @@ class Fetcher:
             body: what is sent.
             headers: of the request; the length is added.
         """
-
-        def send(until: float, connections: HostConnections) -> Receipt:
-            with connections.send("POST", url, until, headers, body) as response:
-                retry_after_s = parse_retry_after(response.headers.get("retry-after", ""))
-                return Receipt(status=response.status, retry_after_s=retry_after_s)
-
-        return self._run_with_timeout(url, send)
+        with self._post(url, body, headers) as response:
+            retry_after_s = parse_retry_after(response.headers.get("retry-after", ""))
+            return Receipt(status=response.status, retry_after_s=retry_after_s)
 
     def query(self, url: str, document: object) -> bytes:
         """Send JSON to a URL, and return the body of the answer. Raises SourceError.
@@ -205,14 +198,10 @@ class Fetcher:
         Redirects are not followed.
         """
         body = json.dumps(document).encode()
-
-        def send(until: float, connections: HostConnections) -> bytes:
-            headers = {**self._headers, "Content-Type": "application/json"}
-            with connections.send("POST", url, until, headers, body) as response:
-                _require_success(url, response.status, response.headers.get("retry-after", ""))
-                return self._read_body(response, url)
-
-        return self._run_with_timeout(url, send)
+        headers = {**self._headers, "Content-Type": "application/json"}
+        with self._post(url, body, headers) as response:
+            _require_success(url, response.status, response.headers.get("retry-after", ""))
+            return self._read_body(response, url)
 
     def submit(self, url: str, fields: Mapping[str, str]) -> tuple[int, bytes]:
         """Send a form to a URL, and return status and body of the answer. Raises SourceError.
@@ -221,21 +210,26 @@ class Fetcher:
         """
         form = urlencode(fields).encode()
         headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
-
-        def send(until: float, connections: HostConnections) -> tuple[int, bytes]:
-            with connections.send("POST", url, until, headers, form) as response:
-                return response.status, self._read_body(response, url)
-
-        return self._run_with_timeout(url, send)
+        with self._post(url, form, headers) as response:
+            return response.status, self._read_body(response, url)
 
     def _read_body(self, response: HTTPResponse, url: str) -> bytes:
         return read_limited(_read_blocks(response), url, max_bytes=self._max_bytes)
 
-    def _run_with_timeout(self, url: str, work: Callable[[float, HostConnections], _T]) -> _T:
-        """Run a function with a time by which all its steps must have ended."""
+    @contextmanager
+    def _post(self, url: str, body: bytes, headers: Mapping[str, str]) -> Iterator[HTTPResponse]:
+        with (
+            self._request(url) as (connections, until),
+            connections.send("POST", url, until, headers, body) as response,
+        ):
+            yield response
+
+    @contextmanager
+    def _request(self, url: str) -> Iterator[tuple[HostConnections, float]]:
+        """Yield connections, and the time by which all steps of a request must have ended."""
         connections = self._connections or self._open_connections()
         try:
-            return work(time.monotonic() + self._settings.timeout_s, connections)
+            yield connections, time.monotonic() + self._settings.timeout_s
         except TimeoutError as error:
             limit = f"{self._settings.timeout_s:g} s"
             raise SourceError(
