@@ -65,6 +65,10 @@ class DatabaseNotReady(DatabaseError):
         super().__init__("; ".join(problems))
 
 
+QUERY_CANCELED = "57014"
+"""SQLSTATE of a statement that took longer than its limit, or that somebody cancelled."""
+
+
 class StatementFailed(DatabaseError):
     """PostgreSQL refused a statement; `sqlstate` is its five-character code."""
 
@@ -75,7 +79,7 @@ class StatementFailed(DatabaseError):
     @property
     def is_cancelled(self) -> bool:
         """Whether the statement took longer than its limit, or somebody cancelled it."""
-        return self.sqlstate == "57014"
+        return self.sqlstate == QUERY_CANCELED
 
 
 DISK_FULL = "disk_full"

@@ -8,7 +8,13 @@ from typing import Any
 import psycopg
 import psycopg_pool
 
-from kosmos_rag.core.errors import DatabaseUnavailable, NodeUnavailable, StatementFailed, first_line
+from kosmos_rag.core.errors import (
+    QUERY_CANCELED,
+    DatabaseUnavailable,
+    NodeUnavailable,
+    StatementFailed,
+    first_line,
+)
 
 _ADMINISTRATOR = "database.admin_url"
 
@@ -21,7 +27,7 @@ _TENANT_KEY = re.compile(r"_tenant_id_fkey(?:_\d+)?$")
 
 def _is_connection_lost(sqlstate: str | None) -> bool:
     # A cancelled statement or a full disk is operational too, but the server answered: the error has a code.
-    return sqlstate is None or (sqlstate[:2] in {"08", "28", "3D", "57"} and sqlstate != "57014")
+    return sqlstate is None or (sqlstate[:2] in {"08", "28", "3D", "57"} and sqlstate != QUERY_CANCELED)
 
 
 def _find_lost_node(error: psycopg.Error) -> NodeUnavailable | None:

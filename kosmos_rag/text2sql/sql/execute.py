@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from pydantic_core import to_json
 
 from kosmos_rag.core.config.display import one_line
-from kosmos_rag.core.errors import DatabaseNotReady, RequestError, StatementFailed
+from kosmos_rag.core.errors import QUERY_CANCELED, DatabaseNotReady, RequestError, StatementFailed
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
-from kosmos_rag.text2sql.catalog.sources.database import TIMED_OUT, connect_read_only, create_read_only_engine
+from kosmos_rag.text2sql.catalog.sources.database import connect_read_only, create_read_only_engine
 from kosmos_rag.text2sql.errors import QueryRefused
 from kosmos_rag.text2sql.records import QueryResult, json_row
 from kosmos_rag.text2sql.sql.exposure import check_exposure
@@ -174,7 +174,7 @@ class ReadOnlyDatabase:
         size = 0
         for row in rows:
             if time.monotonic() - started > self._limits.timeout_ms / 1000:
-                raise StatementFailed("the query takes too long: ask for less", sqlstate=TIMED_OUT)
+                raise StatementFailed("the query takes too long: ask for less", sqlstate=QUERY_CANCELED)
             size += len(to_json(json_row(row)))
             if len(fetched) == self._limits.max_rows or size > self._limits.max_bytes:
                 return tuple(fetched), True
@@ -245,7 +245,7 @@ class ReadOnlyDatabase:
             return connection.execute(explain, dict(parameters)).scalar()
         except DBAPIError as error:
             code = getattr(error.orig, "sqlstate", None)
-            if error.connection_invalidated or code == TIMED_OUT:
+            if error.connection_invalidated or code == QUERY_CANCELED:
                 raise
             raise QueryRefused(
                 "plan", one_line(f"the database cannot plan the query ({str(error.orig).splitlines()[0]}); correct it")

@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any, Self
 
 from kosmos_rag.core.config import mask_password
 from kosmos_rag.core.config.display import one_line
-from kosmos_rag.core.errors import ConfigError, DatabaseUnavailable, RequestError, StatementFailed, first_line
+from kosmos_rag.core.errors import (
+    QUERY_CANCELED,
+    ConfigError,
+    DatabaseUnavailable,
+    RequestError,
+    StatementFailed,
+    first_line,
+)
 from kosmos_rag.core.extras import require_extra
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, TableSchema
 from kosmos_rag.text2sql.catalog.naming import words
@@ -21,9 +28,6 @@ from kosmos_rag.text2sql.catalog.sources.tables import table_record
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
-
-TIMED_OUT = "57014"
-"""SQLSTATE of a cancelled statement; also reported for an interrupted statement of SQLite."""
 
 
 def create_read_only_engine(url: str) -> "Engine":
@@ -82,7 +86,7 @@ def connect_read_only(engine: "Engine") -> Iterator["Connection"]:
             remedy = "check that it runs, and who may log in"
             raise DatabaseUnavailable(f"{url} cannot be read ({message}); {remedy}") from error
         code = getattr(getattr(error, "orig", None), "sqlstate", None)
-        timed_out = TIMED_OUT if message.endswith("interrupted") else None
+        timed_out = QUERY_CANCELED if message.endswith("interrupted") else None  # as SQLite says it
         raise StatementFailed(f"{url} refuses: {message}", sqlstate=code or timed_out) from error
 
 
