@@ -259,14 +259,12 @@ class Crawl:
             else:
                 self._state.remove(page.url)
 
-    def _locate(self, page: StoredPage) -> dict[str, str | bool]:
-        return {"url": page.url} | ({"has_password": True} if page.has_password else {})
-
     def _entry(self, page: StoredPage) -> Iterator[Entry]:
         # Several addresses may have one canonical page, which is one document.
         if page.name is not None and page.name not in self._names and self._scope.admits(page.name):
             self._names.add(page.name)
-            yield Entry(source=page.name, etag=self._spec.compute_etag(page.digest), locator=self._locate(page))
+            locator = {"url": page.url, **({"has_password": True} if page.has_password else {})}
+            yield Entry(source=page.name, etag=self._spec.compute_etag(page.digest), locator=locator)
 
 
 def read_stored(url: str, response: Response, scope: SiteScope) -> StoredPage:
