@@ -6,7 +6,7 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -102,8 +102,10 @@ class BufferedMeter:
                 cost = compute_cost(self._settings.prices, key.quantity, key.model, amount)
                 self.limits.add(key.owner, key.subject, key.quantity, amount, cost)
             if self._thread is None and not self._closed.is_set():
-                self._thread = threading.Thread(target=self._run, name="kosmos-rag-metering", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._run, name="kosmos-rag-metering", daemon=True)
+                with suppress(RuntimeError):  # no thread can be started: the next amount tries again
+                    thread.start()
+                    self._thread = thread
 
     def flush(self) -> None:
         """Write what is recorded. What the database refuses waits for the next time."""

@@ -10,7 +10,7 @@ import time
 import zlib
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 
 import psycopg
@@ -18,6 +18,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from kosmos_rag.core.config import DatabaseSettings
 from kosmos_rag.core.errors import DatabaseError, NodeUnavailable, first_line
+from kosmos_rag.core.periodic import run_periodically
 from kosmos_rag.storage.breaker_pool import BreakerPool
 from kosmos_rag.storage.pool import ConnectionPool
 from kosmos_rag.storage.sql import statement
@@ -99,15 +100,15 @@ class Replicas:
         self._system: int | None = None
         self._is_refused = False
         self._lock = threading.Lock()
-        self._thread: threading.Thread | None = None
-        self._is_closed = threading.Event()
+        self._is_watched = False
+        self._watch_stack = ExitStack()
 
     def pick(self, reader: str) -> ConnectionPool:
         """Return the pool of a server for a reader.
 
         A reader stays on one replica while it can be used, so that its searches do not go back in time.
         """
-        if self._thread is None:
+        if not self._is_watched:
             self._start()
         usable = [pool for pool in self.pools if self._is_usable(pool)]
         if not usable:
@@ -119,23 +120,23 @@ class Replicas:
 
     def _start(self) -> None:
         with self._lock:
-            if self._thread is None:
-                self.measure()
-                self._thread = threading.Thread(target=self._watch, name="kosmos-rag-replicas", daemon=True)
-                self._thread.start()
+            if self._is_watched:
+                return
+            self.measure()
+            watch = run_periodically(
+                self._measure_or_forget, interval_s=_INTERVAL_S, delay_s=_INTERVAL_S, thread_name="kosmos-rag-replicas"
+            )
+            with suppress(RuntimeError):  # no thread can be started: the next search measures, and tries again
+                self._watch_stack.enter_context(watch)
+                self._is_watched = True
 
-    def _watch(self) -> None:
-        is_failing = False
-        while not self._is_closed.wait(_INTERVAL_S):
-            try:
-                self.measure()
-                is_failing = False
-            except Exception:  # the thread continues
-                for pool in self.pools:
-                    pool.lag_s = None
-                if not is_failing:
-                    log.exception("the lag of replicas is not measured", extra={"action": "replicas_not_measured"})
-                is_failing = True
+    def _measure_or_forget(self) -> None:
+        try:
+            self.measure()
+        except Exception:
+            for pool in self.pools:
+                pool.lag_s = None
+            raise
 
     def measure(self) -> None:
         """Read the positions of all servers, the primary's first.
@@ -203,6 +204,6 @@ class Replicas:
 
     def close(self) -> None:
         """Close all pools but that of the primary that was given."""
-        self._is_closed.set()
         for pool in (self._watched, *self.pools):
             pool.close()
+        self._watch_stack.close()

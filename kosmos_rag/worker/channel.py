@@ -14,11 +14,11 @@ from queue import SimpleQueue
 from typing import Protocol, Self
 
 from kosmos_rag.core.errors import DatabaseError, DatabaseUnavailable, ModelUnavailable, is_disk_full
+from kosmos_rag.core.periodic import run_periodically
 from kosmos_rag.core.telemetry.metrics import INGESTION, Metric
 from kosmos_rag.core.types import Job, Outcome
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.queue.queue import Queue
-from kosmos_rag.worker.periodic import run_periodically
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

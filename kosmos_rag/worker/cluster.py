@@ -7,9 +7,9 @@ import logging
 from contextlib import AbstractContextManager
 
 from kosmos_rag.core.errors import DatabaseError
+from kosmos_rag.core.periodic import run_periodically
 from kosmos_rag.storage.database import Database
 from kosmos_rag.storage.placement import ClusterNode, cluster_nodes
-from kosmos_rag.worker.periodic import run_periodically
 
 log = logging.getLogger("kosmos_rag.worker")
 

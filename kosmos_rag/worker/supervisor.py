@@ -20,6 +20,7 @@ import psycopg
 
 from kosmos_rag.core.config import Settings
 from kosmos_rag.core.errors import ConfigError, DatabaseError, KosmosError
+from kosmos_rag.core.periodic import run_periodically
 from kosmos_rag.core.telemetry.health import ALIVE_S, Probes, ReadyState, serve_health
 from kosmos_rag.engine.job_kinds import NO_WINGS, LazyFunction, WingJobs
 from kosmos_rag.parsing.sandbox.fork_server import probe_isolation
@@ -33,7 +34,6 @@ from kosmos_rag.storage.sql import statement
 from kosmos_rag.worker.channel import Progress, ToSupervisor
 from kosmos_rag.worker.cluster import ClusterWatch
 from kosmos_rag.worker.collectors import WorkerMetrics
-from kosmos_rag.worker.periodic import run_periodically
 from kosmos_rag.worker.process import JobRunnerFactory, WorkerProcess
 
 log = logging.getLogger("kosmos_rag.worker")

@@ -11,7 +11,7 @@ from concurrent.futures import CancelledError, Future
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
-from kosmos_rag.core.errors import ModelError
+from kosmos_rag.core.errors import ModelError, ModelUnavailable
 
 Write = Callable[[str], None]
 Producer = Callable[[Write], Coroutine[Any, Any, bool]]
@@ -55,10 +55,17 @@ class BackgroundLoop:
                 task.close()
                 raise ModelError("the model is closed: open another engine")
             if self._loop is None:
-                self._loop = asyncio.new_event_loop()
+                loop = asyncio.new_event_loop()
                 # A daemon: a server that hangs must not keep the process from ending.
-                self._thread = threading.Thread(target=self._loop.run_forever, name="kosmos-rag-models", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=loop.run_forever, name="kosmos-rag-models", daemon=True)
+                try:
+                    thread.start()
+                except RuntimeError as error:
+                    task.close()
+                    loop.close()
+                    raise ModelUnavailable(f"no model can be asked: {error}; raise the limit of threads") from error
+                # A loop that never runs would keep its callers waiting.
+                self._loop, self._thread = loop, thread
             return asyncio.run_coroutine_threadsafe(task, self._loop)
 
     def close(self, cleanup: Callable[[], Coroutine[Any, Any, None]]) -> None:

@@ -18,6 +18,7 @@ from kosmos_rag.storage.provision import APP, WORKER
 from tests.integration.apps.http.serving import Signer, serving, with_tokens
 from tests.integration.variants import changed, opened
 from tests.standby import ReplicatedServer, replicated_server
+from tests.threads import refused_threads
 
 
 @pytest.fixture(scope="module")
@@ -172,6 +173,21 @@ def test_replica__is_not_read_while_its_measurement_fails_and_is_measured_again(
             patched.setattr(psycopg.Connection, "execute", fail)
             _wait_until(lambda: replica.lag_s is None)
         _wait_until(lambda: replica.lag_s is not None)
+
+
+def test_replica__is_measured_again_where_the_thread_that_does_it_could_not_start(
+    replicated: Settings, tenant_name: str, servers: ReplicatedServer
+) -> None:
+    settings = changed(replicated, {"database.replica_max_lag_s": 0.5})
+    with Engine(settings, embedder=HashingEmbedder()) as engine:
+        with refused_threads("kosmos-rag-replicas"):
+            engine.tenant(tenant_name).search("margin")
+        (replica,) = engine.database.replicas()
+        assert replica.lag_s is not None
+        servers.run_on_replica("SELECT pg_wal_replay_pause()")
+        engine.tenant(tenant_name).ingest(_document("margin"))
+        engine.tenant(tenant_name).search("margin")
+        _wait_until(lambda: (replica.lag_s or 0.0) > 0.5)
 
 
 def test_search__goes_to_the_primary_while_the_replica_is_down(

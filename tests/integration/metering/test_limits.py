@@ -25,6 +25,7 @@ from kosmos_rag.storage.tenants import tenant
 from tests.integration.apps.http.console_visits import extract_text, visitor
 from tests.integration.apps.http.serving import Running, Signer, serving, with_tokens
 from tests.integration.variants import changed, opened
+from tests.threads import refused_threads
 from tests.unit.models.llm.chat_server import ChatServer, running, writes
 from tests.waiting import eventually
 
@@ -62,6 +63,16 @@ def test_limit__counts_what_other_processes_have_used(settings: Settings) -> Non
             second.tenant("acme").search("leave")
         with opened(settings, limits) as third, pytest.raises(LimitReached):
             third.tenant("acme").search("leave")
+
+
+def test_usage__is_written_although_the_thread_that_does_it_could_not_start_at_first(settings: Settings) -> None:
+    with opened(settings, {"metering.flush_s": 0.05}) as engine:
+        acme = engine.tenant("acme")
+        with refused_threads("kosmos-rag-metering"):
+            acme.ingest(LEAVE)
+        acme.search("leave")
+        since, until = (datetime.now(UTC) + timedelta(days=days) for days in (-1, 1))
+        eventually(lambda: UsageStore(acme).read(since=since, until=until).total("documents") == 1)
 
 
 def test_limit__of_a_key_leaves_the_others_alone(settings: Settings) -> None:

@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from kosmos_rag.worker.periodic import run_periodically
+from kosmos_rag.core.periodic import run_periodically
 
 
 def test_action__runs_at_once_and_again() -> None:

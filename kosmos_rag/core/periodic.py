@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-log = logging.getLogger("kosmos_rag.worker")
+log = logging.getLogger(__name__)
 
 
 @contextmanager
@@ -15,7 +15,7 @@ def run_periodically(
     """Run an action at intervals until the block ends.
 
     An action that fails is run again: without a thread that renews its leases, a worker would lose all its work. Of
-    failures in a row the first is logged.
+    failures in a row the first is logged. Raises RuntimeError where no thread can be started.
 
     Args:
         delay_s: Seconds before the first time.
