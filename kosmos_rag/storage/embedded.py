@@ -125,14 +125,20 @@ def _remove_dead_users(data_dir: Path) -> None:
         listing.write_text(json.dumps(alive))
 
 
-def _is_server(pid: int) -> bool:
-    """Return True for a running PostgreSQL process; a zombie is not running."""
+def _is_server(pid: int, data_dir: Path) -> bool:
+    """Return True for a running PostgreSQL process of a data folder; a zombie is not running."""
     import psutil
 
     try:
         process = psutil.Process(pid)
-        return process.status() != psutil.STATUS_ZOMBIE and "postgres" in process.name()
-    except psutil.Error:
+        if process.status() == psutil.STATUS_ZOMBIE or "postgres" not in process.name():
+            return False
+        try:
+            # A container counts from 1 at each start: the number may be that of the server of another folder.
+            return data_dir.samefile(process.cwd())
+        except psutil.AccessDenied:
+            return True
+    except (psutil.Error, OSError):
         return False
 
 
@@ -145,7 +151,7 @@ def _remove_stale_locks(data_dir: Path) -> None:
     try:
         # Process, folder, start, port, folder of the socket: https://www.postgresql.org/docs/current/storage-file-layout.html
         pid, _, _, port, socket_dir = pidfile.read_text().splitlines()[:5]
-        if _is_server(int(pid)):
+        if _is_server(int(pid), data_dir):
             return
         (Path(socket_dir) / f".s.PGSQL.{port}.lock").unlink(missing_ok=True)
     except FileNotFoundError:
@@ -173,7 +179,9 @@ def _configure(data_dir: Path) -> None:
     if not _SOCKET_PERMISSIONS.search(text):
         added += "unix_socket_permissions = 0700\n"
     if added:
-        configuration.write_text(text + added)
+        # To write all of it again would lose it where the disk is full.
+        with configuration.open("a") as file:
+            file.write(added)
 
 
 def start(data_dir: Path) -> EmbeddedServer:
@@ -212,7 +220,7 @@ def start(data_dir: Path) -> EmbeddedServer:
 def is_running(data_dir: Path) -> bool:
     """Return whether the server of a data folder runs, also one that refuses connections."""
     try:
-        return _is_server(int((data_dir / "postmaster.pid").read_text().splitlines()[0]))
+        return _is_server(int((data_dir / "postmaster.pid").read_text().splitlines()[0]), data_dir)
     except (OSError, ValueError, IndexError):
         return False
 
@@ -262,7 +270,7 @@ def _run_server(package: Any, data_dir: Path) -> Any:
     """
     try:
         server = package.get_server(data_dir, cleanup_mode="stop")
-        if not _is_server(server.get_postmaster_info().pid):
+        if not _is_server(server.get_postmaster_info().pid, data_dir):
             # This process knows the server, but it was killed or stopped since.
             server.start()
     except subprocess.TimeoutExpired:

@@ -289,6 +289,35 @@ def test_pidfile__of_another_program_is_no_server(data: Path) -> None:
     _leave(again)
 
 
+def test_pidfile__with_the_number_of_the_server_of_another_folder_is_no_server(data: Path, tmp_path: Path) -> None:
+    """As after the start of a container, whose processes have the numbers of the last time."""
+    subprocess.run(["cp", "-a", data, tmp_path / "other"], check=True)
+    user, other = _user(data), _user(tmp_path / "other")
+    assert _ready(user)
+    assert _ready(other)
+    pidfile = (data / "postmaster.pid").read_text()
+    _leave(user)
+    assert _is_stopped(data)
+    number = str(_postmaster(tmp_path / "other"))
+    (data / "postmaster.pid").write_text(pidfile.replace(pidfile.splitlines()[0], number, 1))
+    again = _user(data)
+    assert _ready(again)
+    for each in (again, other):
+        _leave(each)
+
+
+def test_configuration__is_kept_where_the_disk_is_full(tmp_path: Path) -> None:
+    configuration = tmp_path / "postgresql.conf"
+    configuration.write_text("max_connections = 100\n")
+    program = (
+        "import resource, sys; from pathlib import Path; from kosmos_rag.storage import embedded; "
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10)); embedded._configure(Path(sys.argv[1]))"
+    )
+    refused = subprocess.run([sys.executable, "-c", program, str(tmp_path)], stderr=subprocess.PIPE, text=True)
+    assert "File too large" in refused.stderr
+    assert configuration.read_text() == "max_connections = 100\n"
+
+
 def test_threads__share_one_server(tmp_path: Path) -> None:
     servers: list[embedded.EmbeddedServer] = []
     threads = [threading.Thread(target=lambda: servers.append(embedded.start(tmp_path / "data"))) for _ in range(4)]
