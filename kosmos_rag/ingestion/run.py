@@ -103,14 +103,19 @@ class IngestRun:
         ends after all others, it is published alone.
         """
         collected = _Collected()
-        for document in documents:
-            key, pending = document
-            if not self.lease.may_start(pending):
-                continue
-            if key in collected.batch.documents:  # the same source twice: the later one replaces the earlier
-                self._submit(collected.batch)
-            self._collect(document, partial(self._process, document, collected), collected)
-            self._collect_slow(collected)
+        try:
+            for document in documents:
+                key, pending = document
+                if not self.lease.may_start(pending):
+                    continue
+                if key in collected.batch.documents:  # the same source twice: the later one replaces the earlier
+                    self._submit(collected.batch)
+                self._collect(document, partial(self._process, document, collected), collected)
+                self._collect_slow(collected)
+        except KeyboardInterrupt:
+            if self.lease is NO_LEASE:  # the caller gets a report
+                self.recorder.record_unchanged([pending for _, pending in collected.unchanged])
+            raise
         self._complete(collected)
         for document, future in collected.slow:
             future.add_done_callback(usage.bind(partial(self._publish_alone, document)))
@@ -125,8 +130,8 @@ class IngestRun:
         with pending.start_span():
             document, divided = self.executor.load(partial(self._load, pending))
             if divided is not None:
-                self._submit(collected.batch)
                 with closing(divided):
+                    self._submit(collected.batch)
                     self._ingest_parts(entry, document, divided)
                 return None
             self.processor.check(document)

@@ -3,7 +3,9 @@
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
+import psutil
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument
@@ -15,6 +17,7 @@ from kosmos_rag.ingestion.executor import BATCH_CHUNKS, BATCH_S, BatchLimit, Syn
 from kosmos_rag.ingestion.report import ReportBuilder
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.storage.tenants import tenant
+from tests.integration.variants import opened
 
 
 @dataclass
@@ -54,6 +57,24 @@ def test_interrupted_call__keeps_what_is_stored_and_reports_it(settings: Setting
     with Engine(settings, embedder=HashingEmbedder()) as engine:
         report = engine.tenant(tenant_name).ingest(documents)
         assert (report.new, report.unchanged) == (144, 256)
+
+
+def test_interrupted_call__counts_unchanged_documents_and_closes_the_file_that_it_divides(
+    settings: Settings, tenant_name: str, tmp_path: Path
+) -> None:
+    for number in range(10):
+        (tmp_path / f"{number}.txt").write_text(f"Words of document {number}.")
+    embedder = InterruptedEmbedder()
+    with opened(settings, {"ingestion.parsing.text_mb": 1, "ingestion.max_file_mb": 2}, embedder=embedder) as engine:
+        scope = engine.tenant(tenant_name)
+        scope.ingest(tmp_path)
+        (tmp_path / "new.txt").write_text("Words of a new document.")
+        (tmp_path / "rows.csv").write_text("number,words\n" + "".join(f"{n},some words\n" for n in range(200_000)))
+        embedder.texts = 300
+        with pytest.raises(IngestInterrupted, match="10 of 12 documents are done") as interruption:
+            scope.ingest(tmp_path)
+        assert interruption.value.report.unchanged == 10
+        assert str(tmp_path / "rows.csv") not in {file.path for file in psutil.Process().open_files()}
 
 
 @pytest.mark.parametrize(("large_bytes", "batch_chunks"), [(5_000, 100), (1_000_000, 3)])
