@@ -17,8 +17,15 @@ from kosmos_rag.core.types import ContextPassage
 _FIELD = re.compile(r"[^\W\d_][\w ./-]{0,40}: \S[^\n]*")
 """A line of a header block: `Document ID: 7`, `From: ann@example.org`."""
 _GREETING = re.compile(
-    r"(?:hello|hi|hey|dear|hallo|liebe[rs]?|sehr geehrte[rs]?|guten tag)\b[^.?\n]{0,40}[,!]?", re.IGNORECASE
+    r"""
+    (?:hello|hi|hey|dear|hallo|liebe[rs]?|sehr\ geehrte[rs]?|guten\ tag)\b[^.?\n]{0,40}[,!]?
+    | (?:(?:kind|best|warm)\ (?:regards|wishes)|regards|cheers|yours?\ (?:sincerely|faithfully)|sincerely(?:\ yours)?
+        |(?:mit\ )?(?:freundlich|best|herzlich|lieb|viel)en?\ gr(?:ü|ue)(?:ß|ss)en?)
+        (?:,\ [^.?\n]{1,40})?[,!]?(?:\s*\n[^.?\n]{1,40}){0,2}
+    """,
+    re.VERBOSE | re.IGNORECASE,
 )
+"""The words before a letter, and those after it with a name."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -164,7 +171,7 @@ def _with_previous(text_units: Iterable[Unit]) -> Iterator[tuple[Unit | None, Un
 
 
 def _is_header(passage: ContextPassage, unit: Unit) -> bool:
-    """Return whether a unit is a header block of a document, or a greeting."""
+    """Return whether a unit is a header block of a document, or a greeting or closing of a letter."""
     if _GREETING.fullmatch(unit.text):
         return True
     lines = unit.text.split("\n")

@@ -69,6 +69,7 @@ _STATEMENT_START = re.compile(
 _CLOSINGS = {"<!--": "-->", "{%": "%}", "{#": "#}", "{{": "}}"}
 """Ends of comments and template tags, by their beginnings."""
 _MARKUP_LINES = 50
+_COLONS = (":", "\uff1a")
 _TITLE_LINES = 3
 _OPTION = re.compile(r"[ \t]+:[\w-]+:.*")
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(?:(?:[\w.-]+[ \t]*:|[ \t]+|-[ \t]|\#)[^\n]*\n)+(?:---|\.\.\.)[ \t]*(?:\n|\Z)")
@@ -473,7 +474,11 @@ class _Scanner:
             if (is_outline and not self._lines[self._at][0].isspace()) or self._markup_lines() or self._column_names():
                 break
             self._at += 1
-        yield self._block("item" if is_item else "sentence", first, self._at)
+        block = self._block("item" if is_item else "sentence", first, self._at)
+        yield block
+        if is_item and self._lines[self._at - 1].rstrip().endswith(_COLONS):
+            introduction = " ".join(map(str.strip, self._lines[first : self._at]))
+            self._terms.append((indent, block[2], _ITEM.sub("", introduction, count=1)))
         if self._lines[self._at - 1].rstrip().endswith("::"):
             while self._at < len(self._lines) and not self._lines[self._at].strip():
                 self._at += 1

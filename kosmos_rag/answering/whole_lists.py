@@ -1,6 +1,7 @@
 """Complete selected units.
 
-Lists and steps are quoted whole, items and code with the sentence that introduces them.
+Lists and steps are quoted whole, items and code with the sentence that introduces them, an item of a nested list with
+the item around it.
 """
 
 import re
@@ -56,6 +57,11 @@ def _key(item: Evidence) -> tuple[int, int]:
     return item.passage.citation.index, item.unit.end
 
 
+def _indent(item: Evidence) -> int:
+    start = item.unit.start
+    return start - item.passage.text.rfind("\n", 0, start) - 1
+
+
 class _Neighbours:
     """Finds the units around one."""
 
@@ -70,7 +76,7 @@ class _Neighbours:
             first, last = self._list_bounds(at)
             items = self._evidence[first:last]
             is_whole = last - first > 1 and 2 * sum(other.score >= lowest for other in items) >= last - first
-            return [*self._introduction(first), *(items if is_whole else [item])]
+            return [*self._introduction(first), *(items if is_whole else [*self._items_around(first, at), item])]
         # Before a sentence it would come first, and say nothing.
         introduction = self._introduction(at) if item.unit.kind == "code" else ()
         return [*introduction, item, *self._introduced(at)]
@@ -83,7 +89,21 @@ class _Neighbours:
         return self._evidence[slice(*self._list_bounds(at + 1))] if following.unit.kind == "item" else [following]
 
     def _introduction(self, at: int) -> Sequence[Evidence]:
-        return [self._evidence[at - 1]] if at and self._introduces(at - 1) else ()
+        """Return the unit that introduces this one; one above the title of this one introduces its section too."""
+        if not at or not self._introduces(at - 1):
+            return ()
+        before, title = self._evidence[at - 1], self._evidence[at].unit.heading
+        return [before] if before.unit.text.endswith(title) or title.startswith(before.unit.heading) else ()
+
+    def _items_around(self, first: int, at: int) -> Sequence[Evidence]:
+        """Return the items of the list that begins at `first` in which an item is nested, the outermost first."""
+        around: list[Evidence] = []
+        indent = _indent(self._evidence[at])
+        for before in reversed(self._evidence[first:at]):
+            if _indent(before) < indent:
+                indent = _indent(before)
+                around.insert(0, before)
+        return around
 
     def _introduces(self, at: int) -> bool:
         following = self._evidence[at + 1 : at + 2]

@@ -413,12 +413,17 @@ def test_score_evidence__finds_the_row_that_the_question_names() -> None:
     assert _answer_from("What does a half rack cost monthly?", table).text == "- Size: Half rack; Monthly: 500 [1]"
 
 
-def test_score_evidence__leaves_out_header_blocks_and_greetings() -> None:
-    text = "Source type: Policy\nDocument ID: 7\n\nHello all,\n\nThe policy is of the board."
+def test_score_evidence__leaves_out_header_blocks_greetings_and_closings() -> None:
+    text = (
+        "Source type: Policy\nDocument ID: 7\n\nHello all,\n\nThe policy is of the board.\n\n"
+        "Kind regards,\nAnn Smith\n\nMit freundlichen Grüßen\n\nBest wishes, Ben"
+    )
     scored = score_evidence("What is the document ID of the policy?", [passage(text, start=0)], SCORER)
     assert [item.unit.text for item in scored] == ["The policy is of the board."]
     later = score_evidence("ID?", [passage("Source type: Policy\nDocument ID: 7", start=90)], SCORER)
     assert len(later) == 1, "only at the start of a document"
+    fact = "Regards from Ann mean that she agrees."
+    assert len(score_evidence("What do regards mean?", [passage(fact)], SCORER)) == 1
 
 
 def test_score_evidence__compares_pairs_of_characters_where_words_have_no_spaces() -> None:

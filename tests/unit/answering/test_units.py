@@ -203,6 +203,9 @@ def test_units__of_a_long_line_of_signs_take_linear_time(sign: str) -> None:
         ("Opening hours: 8 to 18\n\nWe close later.", [("", "Opening hours: 8 to 18"), ("", "We close later.")]),
         ("It is open\n\nWe close later.", [("", "It is open"), ("", "We close later.")]),
         ("# A page\n\nOne.\n\nPart\n----\n\nTwo.", [("A page", "One."), ("Part", "Two.")]),
+        ("* Bad commands:\n  * before login: 3\n* Others: none", [
+            ("", "* Bad commands:"), ("Bad commands:", "* before login: 3"), ("", "* Others: none"),
+        ]),
         ("weekly\n    Once a week. Day 0 is Sunday.\n\n    And so on.\n\nyearly\n    Once. A year.\n\nNext text.", [
             ("", "weekly\n    Once a week."), ("weekly", "Day 0 is Sunday."), ("weekly", "And so on."),
             ("", "yearly\n    Once."), ("yearly", "A year."), ("", "Next text."),
@@ -210,7 +213,7 @@ def test_units__of_a_long_line_of_signs_take_linear_time(sign: str) -> None:
     ],
     ids=[
         "numbered", "capitalised", "a value", "a year", "steps", "short words", "items", "an item with text", "a fact",
-        "a sentence", "Markdown", "terms",
+        "a sentence", "Markdown", "nested items", "terms",
     ],
 )  # fmt: skip
 def test_units__have_the_title_and_the_term_above_them(text: str, expected: list[tuple[str, str]]) -> None:

@@ -52,6 +52,17 @@ def test_select__quotes_a_title_with_what_is_below_it() -> None:
     assert _answer(text, [0.1, 0.1, 0.9, 0.1]) == ["Max Load 500 kg"]
 
 
+def test_select__quotes_an_item_of_a_nested_list_after_the_items_around_it() -> None:
+    text = "IMAP:\n\n* Idle: 30 minutes\n  * With IDLE: none\n* Bad commands:\n  * before login: 3\n  * after: 20\n"
+    assert _answer(text, [0.1, 0.1, 0.1, 0.1, 0.1, 0.9]) == ["IMAP:", "* Bad commands:", "* after: 20"]
+
+
+def test_select__quotes_no_introduction_of_another_section() -> None:
+    text = "# Timeouts\n\nSome of them are these:\n\n## IMAP\n\n- After login: 30 minutes\n\nNo others are known."
+    assert _answer(text, [0.1, 0.9, 0.1]) == ["- After login: 30 minutes"]
+    assert _answer(text, [0.9, 0.1, 0.1]) == ["Some of them are these:", "- After login: 30 minutes"]
+
+
 def _select_by_words(text: str, words: tuple[float, ...]) -> list[str]:
     of = passage(text)
     evidence = [

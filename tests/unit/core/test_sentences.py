@@ -56,6 +56,11 @@ def test_sentences__partition_the_span(parts: list[str], before: str, after: str
         ("The U.S. Army grew. It did.", ["The U.S. Army grew.", "It did."]),
         ("1. Open the lid.\n2. Close it.", ["1. Open the lid.", "2. Close it."]),
         ("The answer is 42. Next.", ["The answer is 42.", "Next."]),
+        (
+            "Der Anspruch verfällt am 31. März. Der 2. Teil gilt ab 1. 4. 2026. Er beginnt.",
+            ["Der Anspruch verfällt am 31. März.", "Der 2. Teil gilt ab 1. 4. 2026.", "Er beginnt."],
+        ),
+        ("Es gibt 30. Der Rest ist frei.", ["Es gibt 30.", "Der Rest ist frei."]),
         ("今日は晴れ。明日は雨！「本当？」そう。", ["今日は晴れ。", "明日は雨！", "「本当？」", "そう。"]),
         ("Title\nFirst line\n\nsecond part", ["Title", "First line", "second part"]),
         ("- apples\n- pears", ["- apples", "- pears"]),
