@@ -1,6 +1,6 @@
 """Refuse a question whose evidence does not answer it, and give the reason."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from kosmos_rag.answering.evidence import Evidence, heading
 from kosmos_rag.answering.question_type import subject
@@ -47,14 +47,17 @@ def explain_language(passages: Sequence[ContextPassage], model: str, languages: 
     )
 
 
-def explain_low_score(question: str, best: Evidence, confidence: float, threshold: float) -> str:
+def explain_low_score(
+    question: str, best: Evidence, passages: Iterable[ContextPassage], confidence: float, threshold: float
+) -> str:
     """Return in one sentence why the best unit does not answer the question.
 
     Args:
         best: The unit with the highest score.
+        passages: Those whose units were scored.
         threshold: Confidence below which an answer is refused.
     """
-    language = find_language([best.passage.text])
+    language = find_language(passage.text for passage in passages)
     present = frozenset(stems(f"{heading(best.passage)} {best.passage.text}", language))
     terms = dict.fromkeys(words(subject(question), language))
     missing = [word for word in terms if stem(word, language) not in present]

@@ -171,7 +171,7 @@ def _with_previous(text_units: Iterable[Unit]) -> Iterator[tuple[Unit | None, Un
 
 
 def _is_header(passage: ContextPassage, unit: Unit) -> bool:
-    """Return whether a unit is a header block of a document, or a greeting or closing of a letter."""
+    """Return whether a unit is a header block, or begins or ends a letter."""
     if _GREETING.fullmatch(unit.text):
         return True
     lines = unit.text.split("\n")

@@ -253,7 +253,8 @@ class Answerer:
         best = best_evidence(scored.evidence)
         if best is None:
             return "The passages have no sentence, code, item or row that could be quoted."
-        return explain_low_score(sources.context.question, best, scored.confidence, self._settings.threshold)
+        passages = sources.context.passages[: self._settings.max_passages]
+        return explain_low_score(sources.context.question, best, passages, scored.confidence, self._settings.threshold)
 
     def _select_sentences(self, scored: _ScoredEvidence) -> tuple[AnswerSentence, ...]:
         """Select the units of each part that is answered, each unit once."""

@@ -89,14 +89,22 @@ class _Neighbours:
         return self._evidence[slice(*self._list_bounds(at + 1))] if following.unit.kind == "item" else [following]
 
     def _introduction(self, at: int) -> Sequence[Evidence]:
-        """Return the unit that introduces this one; one above the title of this one introduces its section too."""
+        """Return the unit that introduces this one.
+
+        One above the title of this one introduces all of its section.
+        """
         if not at or not self._introduces(at - 1):
             return ()
         before, title = self._evidence[at - 1], self._evidence[at].unit.heading
         return [before] if before.unit.text.endswith(title) or title.startswith(before.unit.heading) else ()
 
     def _items_around(self, first: int, at: int) -> Sequence[Evidence]:
-        """Return the items of the list that begins at `first` in which an item is nested, the outermost first."""
+        """Return the items in which an item is nested, the outermost first.
+
+        Args:
+            first: Index of the first item of the list.
+            at: Index of the nested item.
+        """
         around: list[Evidence] = []
         indent = _indent(self._evidence[at])
         for before in reversed(self._evidence[first:at]):

@@ -35,10 +35,13 @@ _stemming = threading.Lock()
 
 def find_language(texts: Iterable[str]) -> str:
     """Return the language of most of the texts' characters, English where it is not clear."""
+    texts = list(texts)
     languages = Counter[str]()
     for text in texts:
         languages[choose_text_language(text, ENGLISH, LANGUAGES)] += len(text)
-    return max(languages, key=lambda name: languages[name], default=ENGLISH)
+    language = max(languages, key=lambda name: languages[name], default=ENGLISH)
+    # Texts that are too short or have tables are not clear alone.
+    return choose_text_language("\n".join(texts), ENGLISH, LANGUAGES) if language == ENGLISH else language
 
 
 def find_stop_words(question_words: Collection[str]) -> frozenset[str]:

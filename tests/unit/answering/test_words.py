@@ -37,6 +37,8 @@ def test_find_language__is_that_of_most_passages() -> None:
     assert find_language([german, german, english]) == "german"
     assert find_language([english, german, english]) == "english"
     assert find_language([german, "Preis: 5; Stand: 2024", "Preis: 6"]) == "german"
+    rows = "Umzug: 2 Tage; Hochzeit: 3 Tage; Geburt: 2 Tage; Todesfall: 3 Tage"
+    assert find_language([rows, "Ein Brückentag wird nicht bezahlt."]) == "german", "rows are in no language"
     assert find_language(["Preis: 5; Stand: 2024"]) == find_language([]) == "english"
 
 
