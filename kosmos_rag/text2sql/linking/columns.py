@@ -1,7 +1,8 @@
 """Rank the columns of a question until the evidence ends.
 
 A join key is not what a question asks for: it shares words with the table it refers to. So words that the name of a
-column's own table or of the referenced table explains count little for the column, and nothing for a key.
+column's own table or of the referenced table explains count little for the column, and nothing for a key. A word that
+an earlier column has counts no more.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -94,7 +95,8 @@ class ColumnRanker:
         table_of = index.table_of_column[columns]
         needed = np.zeros(len(index.tables))
         needed[list(tables.selected)] = 1.0
-        word_evidence = tables.word_shares @ self._discount_table_names(tables, columns)
+        strengths = self._discount_table_names(tables, columns)
+        word_evidence = tables.word_shares @ strengths
         matched = tables.word_shares @ tables.in_columns[:, columns]
         unexplained = np.divide(word_evidence, matched, out=np.ones_like(word_evidence), where=matched > 0)
         parts: dict[str, Floats] = {
@@ -108,8 +110,8 @@ class ColumnRanker:
         }
         evidence = add_parts({name: parts[name] for name in ("words", "entity", "value")})
         parts["label"] = weights.label * self._label_matches(tables, evidence, columns)
+        order, parts["repeated"] = _order(add_parts(parts), strengths, tables.word_shares, limit)
         scores = add_parts(parts)
-        order = best_first(scores, limit)
         ranking = tuple(
             LinkedColumn(
                 table=index.tables[table_of[at]][1].full_name,
@@ -180,6 +182,32 @@ class ColumnRanker:
         for value in entities.values:
             matches[self._values[value]] = 1.0
         return matches
+
+
+def _order(scores: Floats, strengths: Floats, word_shares: Floats, limit: int) -> tuple[list[int], Floats]:
+    """Order columns by score, where a word of the question counts for the first column that has it.
+
+    Of `state`, which four tables have, one is enough to make room for what else the question says. Returns the
+    positions, and what each column lost, 0 or less.
+
+    Args:
+        strengths: Strength of each word in each column. Shape (words, columns).
+    """
+    order: list[int] = []
+    said, repeated = np.zeros((len(strengths), 1)), np.zeros(len(scores))
+    remaining = best_first(scores, limit)
+    while remaining and len(order) < limit:
+        order.append(remaining.pop(0))
+        new = np.maximum(said, strengths[:, order[-1:]])
+        if (new > said).any():
+            said = new
+            left = repeated[order]
+            repeated = -(word_shares @ np.minimum(strengths, said))
+            repeated[order] = left
+            scores_left = scores + repeated
+            scores_left[order] = -np.inf
+            remaining = best_first(scores_left, limit)[: len(scores) - len(order)]
+    return order, repeated
 
 
 def _count_supported(parts: Mapping[str, Floats], order: Sequence[int]) -> int:

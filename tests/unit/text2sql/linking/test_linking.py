@@ -181,6 +181,17 @@ def test_columns__are_cut_where_the_evidence_ends() -> None:
     assert "label" not in linked.columns[0].parts, "rows are counted, not named"
 
 
+def test_a_word_of_the_question__counts_for_the_first_column_that_has_it() -> None:
+    tables = [_table(f"table_{number}", "state", "state_code") for number in range(3)]
+    schema = DatabaseSchema(name="money", tables=(*tables, _table("money", "net_revenue_total", "kind")))
+    linked = _linked("the state code with the most revenue", schema)
+    assert [column.column for column in linked.columns[:2]] == ["state_code", "net_revenue_total"]
+    assert "repeated" not in linked.columns[0].parts
+    assert all(column.parts["repeated"] < 0 for column in linked.columns[2:7])
+    scores = [column.score for column in linked.columns]
+    assert scores == sorted(scores, reverse=True)
+
+
 def test_a_table__is_chosen_for_a_word_that_no_other_has() -> None:
     assert _linked("concert capacity", _music()).chosen == ("concert", "stadium")
 
