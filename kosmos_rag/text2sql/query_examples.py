@@ -3,12 +3,12 @@
 They are documents of the schemas' collection, so they have its readers, and are found by similarity.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import DocumentInfo, Passage, SourceDocument, hash_text, storable
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
-from kosmos_rag.text2sql.records import QueryExample
+from kosmos_rag.text2sql.records import QueryExample, split_column
 from kosmos_rag.text2sql.sql.validate import check_query
 
 KIND = "query_example"
@@ -74,12 +74,11 @@ def _fits(example: QueryExample, schema: DatabaseSchema) -> bool:
 
 def _parse(document: DocumentInfo | Passage) -> QueryExample:
     metadata = document.metadata
-    names: Sequence[str] = metadata["columns"]
     return QueryExample(
         id=document.source,
         database=metadata["database"],
         question=metadata["question"],
         sql=metadata["sql"],
         tables=tuple(metadata["tables"]),
-        columns=tuple((table, column) for table, _, column in (name.rpartition(".") for name in names)),
+        columns=tuple(split_column(name, metadata["tables"]) for name in metadata["columns"]),
     )

@@ -3,7 +3,7 @@
 The library, the command line, HTTP, MCP and the client have this shape (`core/types/serialize.py`).
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any, Literal
@@ -18,10 +18,21 @@ ColumnRef = tuple[str, str]
 """Full name of a table, name of a column."""
 
 
+def split_column(name: str, tables: Iterable[str] = ()) -> ColumnRef:
+    """Split `table.column`, where both names may have dots.
+
+    Args:
+        tables: Full names of tables; the longest that the name begins with is its table.
+    """
+    table = max((table for table in tables if name.startswith(f"{table}.")), key=len, default=None)
+    if table is None:
+        table = name.rpartition(".")[0]
+    return table, name[len(table) :].removeprefix(".")
+
+
 def _split_names(columns: Sequence[ColumnRef | str]) -> list[ColumnRef]:
     """Return the columns of names like `table.column`."""
-    parts = [name.rpartition(".") if isinstance(name, str) else (name[0], "", name[1]) for name in columns]
-    return [(table, column) for table, _, column in parts]
+    return [split_column(name) if isinstance(name, str) else (name[0], name[1]) for name in columns]
 
 
 def _join_names(columns: Sequence[ColumnRef]) -> list[str]:

@@ -14,6 +14,7 @@ from pydantic import Field
 
 from kosmos_rag.core.types import Passage
 from kosmos_rag.engine.signals import Number, QueryContext, ScoreSignal, SelectionSignal, word_prefixes
+from kosmos_rag.text2sql.records import ColumnRef, split_column
 
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 
@@ -41,14 +42,19 @@ def _mentions_name(query: QueryContext, passage: Passage, key: str) -> bool:
     return bool(name) and name <= query.words
 
 
+def _columns_of(passage: Passage) -> list[ColumnRef]:
+    """Return the columns of a recipe."""
+    get = passage.metadata.get
+    return [split_column(str(name), get("tables", ())) for name in get("columns", ())]
+
+
 def _target_column(passage: Passage) -> tuple[str, str]:
     """Return table and column that a document is about.
 
     The names are empty if there is none. A recipe is about the first of its columns, the one that it returns.
     """
     if _kind(passage) == _RECIPE:
-        table, _, column = next(iter(passage.metadata.get("columns", ())), "").rpartition(".")
-        return table, column
+        return next(iter(_columns_of(passage)), ("", ""))
     return str(passage.metadata.get("table", "")), str(passage.metadata.get("column", ""))
 
 
@@ -141,9 +147,9 @@ class SchemaEntities(ScoreSignal):
 
     def _score_recipe(self, query: QueryContext, passage: Passage) -> float:
         """Score filters by the name of a row, and totals."""
-        filters = [str(name).rpartition(".") for name in passage.metadata.get("columns", ())[1:]]
         has_row_name = any(
-            _ROW_NAME.search(column) and _names_row(query, passage, table) for table, _, column in filters
+            _ROW_NAME.search(column) and _names_row(query, passage, table)
+            for table, column in _columns_of(passage)[1:]
         )
         is_total = passage.metadata.get("pattern") == "aggregation" and _TOTALS.search(query.text)
         return (self.names if has_row_name else 0.0) + (self.numeric if is_total else 0.0)

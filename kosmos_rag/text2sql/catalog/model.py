@@ -106,7 +106,7 @@ class TableSchema:
 class DatabaseSchema:
     """The tables of one database.
 
-    Raises SchemaInvalid if two tables, or two columns of a table, share a name.
+    Raises SchemaInvalid if a name is empty, or if two tables, or two columns of a table, share one.
     """
 
     name: str
@@ -116,14 +116,15 @@ class DatabaseSchema:
     tables: tuple[TableSchema, ...] = ()
 
     def __post_init__(self) -> None:
-        duplicates = [
-            f"two tables are named {name}" for name in _find_duplicates(table.full_name for table in self.tables)
-        ]
+        problems = [] if self.name else ["it has no name"]
+        problems += [f"two tables are named {name}" for name in _find_duplicates(item.full_name for item in self.tables)]
         for table in self.tables:
-            names = _find_duplicates(column.name for column in table.columns)
-            duplicates += [f"{table.full_name}: two columns are named {name}" for name in names]
-        if duplicates:
-            raise SchemaInvalid(f"schema {self.name}", duplicates)
+            problems += [] if table.name else ["a table has no name"]
+            names = [column.name for column in table.columns]
+            problems += [f"{table.full_name}: a column has no name"] if "" in names else []
+            problems += [f"{table.full_name}: two columns are named {name}" for name in _find_duplicates(names)]
+        if problems:
+            raise SchemaInvalid(f"schema {self.name}", problems)
 
     @cached_property
     def _tables(self) -> dict[str, TableSchema]:

@@ -8,14 +8,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kosmos_rag.core.types import DocumentInfo, Passage
+from kosmos_rag.core.types import DocumentInfo, Passage, SourceDocument
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.catalog.sources import from_json
 from kosmos_rag.text2sql.recipes import missing_parts
-from kosmos_rag.text2sql.records import Recipe
+from kosmos_rag.text2sql.records import Recipe, split_column
 
 
-def parse_schemas(documents: Iterable[DocumentInfo]) -> list[DatabaseSchema]:
+def parse_schemas(documents: Iterable[DocumentInfo | SourceDocument]) -> list[DatabaseSchema]:
     """Build the schemas that documents describe, sorted by name.
 
     Keys and relationships to absent tables are left out.
@@ -90,14 +90,13 @@ def parse_curated_recipes(documents: Iterable[DocumentInfo], schema: DatabaseSch
 def parse_recipe(document: DocumentInfo | Passage) -> Recipe:
     """Build the recipe that a document describes."""
     metadata = document.metadata
-    columns = (name.rpartition(".") for name in metadata["columns"])
     return Recipe(
         slug=metadata["slug"],
         title=document.title,
         text=metadata["text"],
         pattern=metadata["pattern"],
         tables=tuple(metadata["tables"]),
-        columns=tuple((table, column) for table, _, column in columns),
+        columns=tuple(split_column(name, metadata["tables"]) for name in metadata["columns"]),
         join_hints=tuple(metadata["join_hints"]),
         keywords=tuple(metadata["keywords"]),
         note=metadata.get("note"),

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from kosmos_rag.core.types import DocumentInfo
 from kosmos_rag.text2sql.linking.linking import Linked
 from kosmos_rag.text2sql.linking.words import is_content_word, question_words, stem
-from kosmos_rag.text2sql.records import Ambiguity, ColumnRef
+from kosmos_rag.text2sql.records import Ambiguity, ColumnRef, split_column
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -33,18 +33,13 @@ def read_exclusions(documents: Iterable[DocumentInfo]) -> list[Exclusion]:
         Exclusion(
             database=document.metadata["database"],
             slug=document.metadata["slug"],
-            column=_split(document.metadata["columns"][0]),
+            column=split_column(document.metadata["columns"][0], document.metadata["tables"]),
             phrase=phrase,
         )
         for document in documents
         if document.metadata.get("kind") == "query_recipe"
         for phrase in document.metadata.get("not_for", ())
     ]
-
-
-def _split(name: str) -> ColumnRef:
-    table, _, column = name.rpartition(".")
-    return table, column
 
 
 def find_exclusions(exclusions: Sequence[Exclusion], question: str, database: str) -> list[Exclusion]:

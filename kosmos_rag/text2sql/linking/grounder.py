@@ -82,6 +82,17 @@ class BuildReport:
     """Number of documents removed."""
 
 
+def _check_readable(schemas: Iterable[DatabaseSchema]) -> list[DatabaseSchema]:
+    """Return schemas as they are read from their documents.
+
+    A document that cannot be read would make all questions over the collection fail.
+
+    Raises:
+        SchemaInvalid: A text has NUL, which cannot be stored.
+    """
+    return parse_schemas(document for schema in schemas for document in schema_documents(schema))
+
+
 class SchemaGrounding:
     """Schema grounding for one reader over one collection. Thread-safe.
 
@@ -131,7 +142,7 @@ class SchemaGrounding:
                 that fit are always kept.
         """
         existing = self._tenant.documents()
-        unchanged = self._is_current(schema, existing, acl)
+        unchanged = self._is_current(_check_readable([schema]), existing, acl)
         curated = parse_curated_recipes(existing, schema) if recipes is None else recipes
         all_recipes = {recipe.slug: recipe for recipe in (*template_recipes(schema), *curated)}
         documents = list(schema_documents(schema, all_recipes.values(), acl=acl))
@@ -160,6 +171,7 @@ class SchemaGrounding:
 
         Raises as `build`.
         """
+        _check_readable(schemas)
         documents = [document for schema in schemas for document in schema_documents(schema, acl=acl)]
         sources = {document.source for document in documents}
         removed_sources = [info.source for info in self._tenant.documents() if info.source not in sources]
@@ -170,15 +182,18 @@ class SchemaGrounding:
             self._snapshot = None
         return report
 
-    def _is_current(self, schema: DatabaseSchema, existing: Sequence[DocumentInfo], acl: tuple[str, ...]) -> bool:
-        """Return whether the collection has the same schema for everyone.
+    def _is_current(
+        self, schemas: Sequence[DatabaseSchema], existing: Sequence[DocumentInfo], acl: tuple[str, ...]
+    ) -> bool:
+        """Return whether the collection has the same schemas for everyone.
 
         The acl of documents is not listed: a schema for some readers is written again.
         """
         if acl != (EVERYONE,):
             return False
-        of_database = [info for info in existing if info.metadata.get("database") == schema.name]
-        return any(stored.fingerprint() == schema.fingerprint() for stored in parse_schemas(of_database))
+        names = {schema.name for schema in schemas}
+        stored = parse_schemas(info for info in existing if info.metadata.get("database") in names)
+        return bool(stored) and {item.fingerprint() for item in stored} == {item.fingerprint() for item in schemas}
 
     def schemas(self) -> list[DatabaseSchema]:
         """Return the schemas that the reader may read, by name.

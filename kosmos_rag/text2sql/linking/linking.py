@@ -21,7 +21,7 @@ from kosmos_rag.text2sql.linking.name_index import MATCH_STRENGTH, Floats, NameI
 from kosmos_rag.text2sql.linking.weights import Weights
 from kosmos_rag.text2sql.linking.words import stem, stem_name
 from kosmos_rag.text2sql.query_examples import KIND
-from kosmos_rag.text2sql.records import Entities, LinkedTable
+from kosmos_rag.text2sql.records import Entities, LinkedTable, split_column
 
 _MAX_SELECTED = 4
 _NAMED = 2 / 3
@@ -61,7 +61,7 @@ class Similarities:
             for table in hit.metadata["tables"]:
                 tables[database, table] = max(cosine, tables.get((database, table), 0.0))
             for name in hit.metadata["columns"]:
-                table, _, column = name.rpartition(".")
+                table, column = split_column(name, hit.metadata["tables"])
                 columns[database, table, column] = max(cosine, columns.get((database, table, column), 0.0))
         return cls(tables=tables, columns=columns)
 

@@ -10,7 +10,7 @@ import pytest
 from kosmos_rag import Engine, Settings
 from kosmos_rag.core.errors import ConfigError, RequestError
 from kosmos_rag.engine.tenant import Tenant
-from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, TableSchema
+from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, ForeignKey, TableSchema
 from kosmos_rag.text2sql.catalog.sources import from_json
 from kosmos_rag.text2sql.errors import QueryRefused, SchemaInvalid
 from kosmos_rag.text2sql.linking.grounder import SchemaGrounding
@@ -73,6 +73,49 @@ def test_an_overview_and_the_meanings_of_codes__are_read_back_and_used(scope: Te
     assert [(ref.table, ref.column) for ref in result.schema_refs] == [("shops", "st")]
     assert [item.condition for item in result.filters] == ["shops.st = 'IN'"]
     assert "'AK'=Alaska" in result.prompt
+
+
+def test_a_schema_that_cannot_be_read_back__is_not_stored(scope: Tenant) -> None:
+    grounding = SchemaGrounding(scope)
+    grounding.build(_small("colour"))
+    table = TableSchema(name="other", comment="a\x00b", columns=(ColumnSchema(name="size"),))
+    broken = DatabaseSchema(name="broken", tables=(table,))
+    with pytest.raises(SchemaInvalid):
+        grounding.build(broken)
+    with pytest.raises(SchemaInvalid):
+        grounding.build_all([broken])
+    assert grounding.ask("colour").database == "small"
+
+
+def test_keys_to_other_databases_and_tables_without_columns__leave_a_schema_unchanged(scope: Tenant) -> None:
+    key = ForeignKey(columns=("owner",), table="auth.users", target=("id",))
+    things = replace(_small("owner").tables[0], foreign_keys=(key,))
+    grounding = SchemaGrounding(scope)
+    schema = DatabaseSchema(name="small", tables=(things, TableSchema(name="bare")))
+    grounding.build(schema)
+    assert grounding.build(schema).unchanged
+
+
+def test_columns_with_a_dot__keep_their_table(scope: Tenant, tmp_path: Path) -> None:
+    columns = (ColumnSchema(name="id", type="integer"), ColumnSchema(name="address.city", type="text"))
+    schema = DatabaseSchema(name="crm", tables=(TableSchema(name="sales.people", columns=columns),))
+    path = tmp_path / "recipes.yaml"
+    path.write_text(
+        "recipes: [{slug: town, title: town of a person, text: Return the city., pattern: status,"
+        " tables: [sales.people], columns: [sales.people.address.city], not_for: [town hall]}]"
+    )
+    recipes = read_recipes(path, schema)
+    assert recipes[0].columns == (("sales.people", "address.city"),)
+    grounding = SchemaGrounding(scope)
+    grounding.build(schema, recipes)
+    grounding.build(schema)
+    assert recipes[0] in grounding.ask("town of a person").recipes
+    (note,) = grounding.ask("people and the town hall").ambiguities
+    assert (note.kind, note.about) == ("excluded", ("sales.people.address.city",))
+    query = """SELECT "address.city" FROM "sales.people" """
+    accepted = grounding.add_example("Where do people live?", query, database="crm")
+    assert accepted.columns == (("sales.people", "address.city"),)
+    assert grounding.examples() == [accepted]
 
 
 RETIRED = "How many programs are retired?"

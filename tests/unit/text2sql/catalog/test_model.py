@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, TableSchema
 from kosmos_rag.text2sql.errors import SchemaInvalid
 from tests.unit.text2sql.catalog.worlds import database, table
 
@@ -21,6 +22,15 @@ def test_schema__with_doubles_is_refused_with_all_of_them() -> None:
     with pytest.raises(SchemaInvalid) as caught:
         database(table("a", "x", "x"), table("a"))
     assert caught.value.problems == ("two tables are named a", "a: two columns are named x")
+
+
+def test_schema__without_names_is_refused() -> None:
+    nameless = ColumnSchema(name="")
+    tables = (TableSchema(name=""), TableSchema(name="a", columns=(nameless, nameless)))
+    with pytest.raises(SchemaInvalid) as caught:
+        DatabaseSchema(name="", tables=tables)
+    faults = ("it has no name", "a table has no name", "a: a column has no name", "a: two columns are named ")
+    assert caught.value.problems == faults
 
 
 def test_identifies__by_primary_key_or_unique_columns() -> None:
