@@ -148,8 +148,7 @@ class SchemaEntities(ScoreSignal):
     def _score_recipe(self, query: QueryContext, passage: Passage) -> float:
         """Score filters by the name of a row, and totals."""
         has_row_name = any(
-            _ROW_NAME.search(column) and _names_row(query, passage, table)
-            for table, column in _columns_of(passage)[1:]
+            _ROW_NAME.search(column) and _names_row(query, passage, table) for table, column in _columns_of(passage)[1:]
         )
         is_total = passage.metadata.get("pattern") == "aggregation" and _TOTALS.search(query.text)
         return (self.names if has_row_name else 0.0) + (self.numeric if is_total else 0.0)

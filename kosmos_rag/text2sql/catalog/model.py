@@ -117,7 +117,9 @@ class DatabaseSchema:
 
     def __post_init__(self) -> None:
         problems = [] if self.name else ["it has no name"]
-        problems += [f"two tables are named {name}" for name in _find_duplicates(item.full_name for item in self.tables)]
+        problems += [
+            f"two tables are named {name}" for name in _find_duplicates(item.full_name for item in self.tables)
+        ]
         for table in self.tables:
             problems += [] if table.name else ["a table has no name"]
             names = [column.name for column in table.columns]

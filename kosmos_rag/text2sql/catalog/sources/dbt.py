@@ -5,8 +5,8 @@ and `accepted_values`; formats: docs.getdbt.com/reference/artifacts/manifest-jso
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +53,38 @@ def from_dbt(manifest: Path, catalog: Path | None = None, *, name: str | None = 
         }
         names = {key: _full_name(node) for key, node in tables.items()}
         facts = _collect_constraints(nodes, tables, names)
-        records = [_table(node, columns.get(key, {}), facts[key]) for key, node in tables.items()]
+        # Two sources may describe one table: the first one counts.
+        first = {(node.get("database"), names[key]): key for key, node in reversed(tables.items())}
+        records = [
+            _table(node, columns.get(key, {}), facts[key]) for key, node in tables.items() if key in first.values()
+        ]
         project = data["metadata"].get("project_name") or "dbt"
         adapter = data["metadata"].get("adapter_type")
     except (KeyError, TypeError, AttributeError, IndexError) as error:
         fault = f"{type(error).__name__} {error}: it is not in dbt's layout"
         raise SchemaInvalid(f"file {manifest}", [fault]) from error
     dialect = "postgresql" if adapter == "postgres" else adapter
-    return DatabaseSchema(name=name or project, dialect=dialect, tables=tuple(records))
+    return DatabaseSchema(name=name or project, dialect=dialect, tables=tuple(_match_columns(records)))
+
+
+def _match_columns(tables: Sequence[TableSchema]) -> Iterator[TableSchema]:
+    """Yield tables whose keys name columns as the tables do: Snowflake's catalog has `ID`, a test has `id`."""
+    columns = {table.full_name: {column.name.lower(): column.name for column in table.columns} for table in tables}
+
+    def match(table: str, names: Sequence[str]) -> tuple[str, ...]:
+        return tuple(columns[table].get(name.lower(), name) for name in names)
+
+    for table in tables:
+        keys = [
+            replace(key, columns=match(table.full_name, key.columns), target=match(key.table, key.target))
+            for key in table.foreign_keys
+        ]
+        yield replace(
+            table,
+            primary_key=match(table.full_name, table.primary_key),
+            unique=tuple(match(table.full_name, names) for names in table.unique),
+            foreign_keys=tuple(dict.fromkeys(keys)),
+        )
 
 
 def _is_table(node: Mapping[str, Any]) -> bool:

@@ -132,3 +132,27 @@ def test_manifest__of_another_shape_is_refused(tmp_path: Path) -> None:
     for data in shapes:
         with pytest.raises(SchemaInvalid, match="dbt's layout"):
             from_dbt(_write_json(tmp_path, "manifest.json", data))
+
+
+def test_table_of_two_sources__is_read_once(tmp_path: Path) -> None:
+    node = _node("users", {"name": "id"}, resource_type="source", database="raw")
+    sources = {"source.shop.app.users": node, "source.shop.audit.users": {**node, "description": "again"}}
+    (table,) = from_dbt(_write_json(tmp_path, "manifest.json", MANIFEST | {"nodes": {}, "sources": sources})).tables
+    assert (table.full_name, table.comment) == ("mart.users", None)
+    sources["source.shop.audit.users"]["database"] = "other"
+    with pytest.raises(SchemaInvalid, match=r"two tables are named mart\.users"):
+        from_dbt(_write_json(tmp_path, "manifest.json", MANIFEST | {"nodes": {}, "sources": sources}))
+
+
+def test_keys__name_columns_as_the_catalog_does(tmp_path: Path) -> None:
+    nodes = {
+        "model.shop.orders": _node("orders", {"name": "customer_id"}),
+        "model.shop.customers": _node("customers"),
+        "test.a": _test("relationships", "customer_id", ["model.shop.customers", "model.shop.orders"], field="id"),
+        "test.b": _test("unique", "id", ["model.shop.customers"]),
+    }
+    manifest = _write_json(tmp_path, "manifest.json", MANIFEST | {"nodes": nodes, "sources": {}})
+    catalog = {"nodes": {"model.shop.customers": {"columns": {"ID": {"name": "ID", "index": 1, "type": "NUMBER"}}}}}
+    orders, customers = from_dbt(manifest, _write_json(tmp_path, "catalog.json", catalog)).tables
+    assert orders.foreign_keys == (ForeignKey(columns=("customer_id",), table="mart.customers", target=("ID",)),)
+    assert customers.unique == (("ID",),)
