@@ -42,7 +42,7 @@ def _mentions_name(query: QueryContext, passage: Passage, key: str) -> bool:
     return bool(name) and name <= query.words
 
 
-def _columns_of(passage: Passage) -> list[ColumnRef]:
+def _recipe_columns(passage: Passage) -> list[ColumnRef]:
     """Return the columns of a recipe."""
     get = passage.metadata.get
     return [split_column(str(name), get("tables", ())) for name in get("columns", ())]
@@ -54,7 +54,7 @@ def _target_column(passage: Passage) -> tuple[str, str]:
     The names are empty if there is none. A recipe is about the first of its columns, the one that it returns.
     """
     if _kind(passage) == _RECIPE:
-        return next(iter(_columns_of(passage)), ("", ""))
+        return next(iter(_recipe_columns(passage)), ("", ""))
     return str(passage.metadata.get("table", "")), str(passage.metadata.get("column", ""))
 
 
@@ -148,7 +148,8 @@ class SchemaEntities(ScoreSignal):
     def _score_recipe(self, query: QueryContext, passage: Passage) -> float:
         """Score filters by the name of a row, and totals."""
         has_row_name = any(
-            _ROW_NAME.search(column) and _names_row(query, passage, table) for table, column in _columns_of(passage)[1:]
+            _ROW_NAME.search(column) and _names_row(query, passage, table)
+            for table, column in _recipe_columns(passage)[1:]
         )
         is_total = passage.metadata.get("pattern") == "aggregation" and _TOTALS.search(query.text)
         return (self.names if has_row_name else 0.0) + (self.numeric if is_total else 0.0)

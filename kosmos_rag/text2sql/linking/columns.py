@@ -185,25 +185,25 @@ class ColumnRanker:
 
 
 def _order(scores: Floats, strengths: Floats, word_shares: Floats, limit: int) -> tuple[list[int], Floats]:
-    """Order columns by score, where a word of the question counts for the first column that has it.
+    """Order columns by score, where each word counts for the first column that has it.
 
-    Of `state`, which four tables have, one is enough to make room for what else the question says. Returns the
-    positions, and what each column lost, 0 or less.
+    Where four tables have `state`, one makes room for what else the question says. Returns the positions, and what each
+    column lost, 0 or less.
 
     Args:
         strengths: Strength of each word in each column. Shape (words, columns).
     """
     order: list[int] = []
-    said, repeated = np.zeros((len(strengths), 1)), np.zeros(len(scores))
+    coverage, repeated = np.zeros((len(strengths), 1)), np.zeros(len(scores))
     remaining = best_first(scores, limit)
     while remaining and len(order) < limit:
         order.append(remaining.pop(0))
-        new = np.maximum(said, strengths[:, order[-1:]])
-        if (new > said).any():
-            said = new
-            left = repeated[order]
-            repeated = -(word_shares @ np.minimum(strengths, said))
-            repeated[order] = left
+        with_this = np.maximum(coverage, strengths[:, order[-1:]])
+        if (with_this > coverage).any():
+            coverage = with_this
+            losses = repeated[order]
+            repeated = -(word_shares @ np.minimum(strengths, coverage))
+            repeated[order] = losses
             scores_left = scores + repeated
             scores_left[order] = -np.inf
             remaining = best_first(scores_left, limit)[: len(scores) - len(order)]

@@ -68,7 +68,10 @@ def from_dbt(manifest: Path, catalog: Path | None = None, *, name: str | None = 
 
 
 def _match_columns(tables: Sequence[TableSchema]) -> Iterator[TableSchema]:
-    """Yield tables whose keys name columns as the tables do: Snowflake's catalog has `ID`, a test has `id`."""
+    """Yield tables whose keys name columns as the tables do.
+
+    Snowflake's catalog has `ID` where a test has `id`.
+    """
     columns = {table.full_name: {column.name.lower(): column.name for column in table.columns} for table in tables}
 
     def match(table: str, names: Sequence[str]) -> tuple[str, ...]:
