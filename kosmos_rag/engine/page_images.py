@@ -1,5 +1,6 @@
 """Pictures of pages of stored PDF files."""
 
+import hashlib
 import threading
 import uuid
 from collections.abc import Callable
@@ -11,8 +12,8 @@ from kosmos_rag.parsing.sandbox.client import render_confined
 
 _CACHED_BYTES = 64 * 2**20
 
-PageKey = tuple[uuid.UUID, uuid.UUID, int, int]
-"""Tenant, document, version, page."""
+PageKey = tuple[uuid.UUID, uuid.UUID, str, int]
+"""Tenant, document, SHA-256 of its file, page. Numbers of versions begin again where a document is deleted."""
 
 
 class PageImages:
@@ -40,8 +41,11 @@ class PageImages:
         data = read()
         if data is None:
             return None
-        picture = render_confined(data, key[-1], self._limits)
+        tenant_id, document_id, _, page = key
+        picture = render_confined(data, page, self._limits)
         if len(picture) <= _CACHED_BYTES:
+            # The document may have another file meanwhile.
+            digest = hashlib.sha256(data).hexdigest()
             with self._lock:
-                self._cached[key] = picture
+                self._cached[tenant_id, document_id, digest, page] = picture
         return picture

@@ -207,7 +207,7 @@ class DocumentReading(TenantScope):
             page: Number of the page, from 1.
         """
         info = next(iter(self.documents(ids=[document_id])), None)
-        if info is None or info.media_type != media_types.PDF:
+        if info is None or info.media_type != media_types.PDF or not info.has_original:
             return None
         if page < 1:
             raise RequestError(f"page {page} is requested; pages count from 1")
@@ -216,7 +216,7 @@ class DocumentReading(TenantScope):
             original = self._find_original(document_id)
             return None if original is None else original[1]
 
-        picture = self._parts.page_images.render((self._tenant.id, document_id, info.version, page), read)
+        picture = self._parts.page_images.render((self._tenant.id, document_id, info.content_hash, page), read)
         if picture is not None:
             self.record_access(AuditKind.SEARCH, f"page {page} of {info.source}", AuditOutcome.HITS)
         return picture

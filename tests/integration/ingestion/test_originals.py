@@ -46,6 +46,21 @@ def test_file__is_stored_for_the_readers_of_its_document(keeping: Settings, tena
             reader.render_page(info.id, 3)
 
 
+def test_page__of_a_deleted_document_is_not_shown_of_the_one_that_has_its_name(
+    keeping: Settings, tenant_name: str
+) -> None:
+    with Engine(keeping, embedder=HashingEmbedder()) as engine:
+        tenant, pictures = engine.tenant(tenant_name), []
+        for text in ("Salaries of the board.", "Five days may be carried over."):
+            tenant.ingest(SourceDocument(source="a.pdf", data=write_pdf(text)))
+            (info,) = tenant.documents()
+            pictures.append(tenant.render_page(info.id, 1))
+            assert (tenant.render_page(info.id, 1), info.version) == (pictures[-1], 1)
+            tenant.delete("a.pdf")
+            assert tenant.render_page(info.id, 1) is None
+        assert pictures[0] != pictures[1]
+
+
 def test_file__is_dropped_and_stored_as_the_settings_change(
     settings: Settings, keeping: Settings, tenant_name: str
 ) -> None:
@@ -57,6 +72,7 @@ def test_file__is_dropped_and_stored_as_the_settings_change(
             tenant.ingest(document)
             (info,) = tenant.documents()
             stored.append(tenant.read_original(info.id) is not None)
+            assert (tenant.render_page(info.id, 1) is not None) is stored[-1]
             assert {listed.has_original for listed in tenant.documents(sort="bytes")} == {info.has_original}
             assert info.has_original is stored[-1]
     assert stored == [False, True, False]
