@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import Filter, Operators, QuerySyntax, ResultOptions
+from kosmos_rag.parsing.clean import clean
 from kosmos_rag.retrieval.filters import compile_filter
 from kosmos_rag.retrieval.options import ParsedOptions, parse_options
 from kosmos_rag.storage.audit.log import AuditContext
@@ -262,8 +263,8 @@ class RetrieverQuery:
 def parse_query(request: QueryRequest, reader: AuditContext, *, max_chars: int) -> Query:
     """Parse and check a query. Raises RequestError that names what is wrong.
 
-    Control characters become spaces and lone surrogates are removed: neither means anything, and PostgreSQL refuses
-    both.
+    What documents are cleaned of is removed, lone surrogates and the soft hyphens of a copied word among them. Other
+    control characters become spaces.
 
     Args:
         max_chars: Longest allowed text, `rag.retrieval.max_question_chars`.
@@ -273,8 +274,7 @@ def parse_query(request: QueryRequest, reader: AuditContext, *, max_chars: int) 
         raise RequestError(f"the question is {text!r}; give a text")
     cleaned = text
     if not text.isprintable():
-        cleaned = "".join(character if character.isprintable() else " " for character in text)
-        cleaned = cleaned.encode("utf-8", "ignore").decode()
+        cleaned = "".join(character if character.isprintable() else " " for character in clean(text))
     cleaned = " ".join(cleaned.split())
     if not cleaned and retrievers.vector is None:
         raise RequestError("the question is empty; ask something")

@@ -78,6 +78,10 @@ def test_question__with_too_many_operators_is_refused() -> None:
         _ask(" ".join([*names, '"x y"']), max_chars=200)
 
 
+def test_question__has_the_words_of_a_document_that_it_was_copied_from() -> None:
+    assert _ask("Kündi\u00adgungs\u2060frist\ufeff?\u200e") == "Kündigungsfrist?"
+
+
 def test_question__keeps_its_words_and_loses_control_characters() -> None:
     assert _ask("how\x00 is\u0085 'churn' calculated?\n") == "how is 'churn' calculated?"
 
