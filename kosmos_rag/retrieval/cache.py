@@ -4,14 +4,17 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
 from copy import deepcopy
 from datetime import date
 from typing import Generic, TypeVar
 
 import numpy as np
-from cachetools import LRUCache, cached
+from cachetools import LRUCache
 from numpy.typing import NDArray
 
+from kosmos_rag.core.errors import ModelError
 from kosmos_rag.core.protocols import Embedder
 from kosmos_rag.core.types import Expansion, SearchResult
 from kosmos_rag.retrieval.query import Query
@@ -114,19 +117,46 @@ class QueryEmbeddingCache:
 
     def __init__(self, embedder: Embedder, *, size: int) -> None:
         self._embedder = embedder
-        # With a condition, concurrent equal queries wait for the one that embeds.
-        self.get = cached(LRUCache(maxsize=size), condition=threading.Condition(), info=True)(self._embed)
-        """Returns the embedding of a query, or of the mean of a query and a hypothetical answer."""
+        self._lock = threading.Lock()
+        self._vectors: LRUCache[tuple[str, str | None], NDArray[np.float32]] = LRUCache(maxsize=size)
+        self._pending: dict[tuple[str, str | None], Future[NDArray[np.float32]]] = {}
+        self.hits = self.misses = 0
 
-    @property
-    def hits(self) -> int:
-        """Number of cache hits."""
-        return int(self.get.cache_info().hits)
+    def get(self, text: str, passage: str | None) -> NDArray[np.float32]:
+        """Return the embedding of a query, or its mean with that of a hypothetical answer.
 
-    @property
-    def misses(self) -> int:
-        """Number of cache misses."""
-        return int(self.get.cache_info().misses)
+        Concurrent equal queries wait for the one that embeds, and fail with it: one after the other they would wait
+        for a model that hangs. Raises ModelError.
+        """
+        key = text, passage
+        with self._lock:
+            if (vector := self._vectors.get(key)) is not None:
+                self.hits += 1
+                return vector
+            future = self._pending.get(key)
+            embeds = future is None
+            if future is None:
+                future = self._pending[key] = Future()
+            self.hits += not embeds
+            self.misses += embeds
+        if embeds:
+            self._resolve(key, future)
+        return future.result()
+
+    def _resolve(self, key: tuple[str, str | None], future: Future[NDArray[np.float32]]) -> None:
+        try:
+            vector = self._embed(*key)
+        except BaseException as error:
+            with self._lock:
+                del self._pending[key]
+            interrupted = ModelError("the embedding of the question was interrupted; ask again")
+            future.set_exception(error if isinstance(error, Exception) else interrupted)
+            raise
+        with self._lock:
+            del self._pending[key]
+            with suppress(ValueError):  # of size 0
+                self._vectors[key] = vector
+        future.set_result(vector)
 
     def _embed(self, text: str, passage: str | None) -> NDArray[np.float32]:
         """Embed a query; with a hypothetical answer, return the normalised mean of both.

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from kosmos_rag.core.errors import ModelUnavailable
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from kosmos_rag.retrieval.cache import QueryEmbeddingCache
+from tests.waiting import eventually
 
 
 class CountingEmbedder(HashingEmbedder):
@@ -79,6 +81,28 @@ def test_questions__from_several_threads_have_one_vector_each(embedder: Counting
     for question in questions:
         assert np.array_equal(answers[0][question], HashingEmbedder().embed_query(question))
         assert len({id(answer[question]) for answer in answers + again}) == 1
+
+
+def test_question__that_cannot_be_embedded_fails_for_all_who_wait_for_it() -> None:
+    """One after the other they would wait for a model that hangs."""
+    ends, calls = threading.Event(), list[str]()
+
+    class HangingEmbedder(HashingEmbedder):
+        def embed_query(self, question: str) -> NDArray[np.float32]:
+            calls.append(question)
+            ends.wait(timeout=30)
+            raise ModelUnavailable("no answer within 5 s")
+
+    vectors = QueryEmbeddingCache(HangingEmbedder(), size=10)
+    with ThreadPoolExecutor(4) as pool:
+        futures = [pool.submit(vectors.get, "churn", None) for _ in range(4)]
+        eventually(lambda: vectors.hits + vectors.misses == 4)
+        ends.set()
+        errors = [future.exception(timeout=30) for future in futures]
+    assert (calls, [type(error) for error in errors]) == (["churn"], [ModelUnavailable] * 4)
+    with pytest.raises(ModelUnavailable):
+        vectors.get("churn", None)
+    assert len(calls) == 2
 
 
 def test_passage__is_meant_with_the_question(embedder: CountingEmbedder) -> None:
