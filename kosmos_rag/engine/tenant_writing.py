@@ -1,11 +1,12 @@
 """Write documents of a tenant: ingest, update, delete and erase them."""
 
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.errors import DatabaseError, IngestInterrupted, RequestError
 from kosmos_rag.core.telemetry import usage
 from kosmos_rag.core.types import (
     ErasureReport,
@@ -20,6 +21,8 @@ from kosmos_rag.ingestion.permissions import PermissionSync, UnreadableDocuments
 from kosmos_rag.ingestion.pipeline import Progress
 from kosmos_rag.ingestion.sources.spec import validate_feed
 from kosmos_rag.storage.erasure import ErasureStore, Selector
+
+log = logging.getLogger(__name__)
 
 
 @name_wrong_arguments()
@@ -60,10 +63,24 @@ class DocumentWriting(TenantScope):
                 root=root,
                 on_progress=on_progress,
             )
-        # Maintenance does so too; after a first load, the weights of the fusion are right without it.
         if report.chunks >= MIN_CHUNKS:
-            self._parts.indexes.measure_known_items(self._tenant)
+            self._measure_known_items(report)
         return report
+
+    def _measure_known_items(self, report: IngestReport) -> None:
+        """Measure the retrievers now, so that the weights are right after a first load.
+
+        Maintenance does so too. What is stored is reported whether they can be measured or not.
+        """
+        try:
+            self._parts.indexes.measure_known_items(self._tenant)
+        except DatabaseError as error:
+            log.warning(
+                "known items are not measured before the next maintenance: %s", error,
+                extra={"action": "known_items_not_measured", "tenant": self.name},
+            )  # fmt: skip
+        except KeyboardInterrupt:
+            raise IngestInterrupted(report, total=report.seen) from None
 
     def sync_permissions(self, feed: Mapping[str, Any]) -> PermissionReport:
         """Update who may read documents from a permission feed.

@@ -2,8 +2,6 @@
 
 Unsegmented chunks are packed into a new segment, and small segments are merged into larger ones.
 
-Unsegmented chunks are packed into a new segment, and small segments are merged into larger ones.
-
 Every change is one transaction: a query sees each chunk either unsegmented or in one segment, and a crash changes
 nothing. Segments follow each other by sequence number, each at least twice as large as the next: so there are few, and
 a chunk is packed again about once for each doubling of the collection (O'Neil et al., "The Log-Structured Merge-Tree",

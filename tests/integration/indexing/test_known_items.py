@@ -2,10 +2,13 @@
 
 from collections.abc import Iterator
 from itertools import product
+from typing import Any
 
+import psycopg
 import pytest
 
 from kosmos_rag import Engine, Settings, SourceDocument, Tenant
+from kosmos_rag.core.errors import IngestInterrupted
 from kosmos_rag.core.types import IndexInfo, RetrieverStats
 from kosmos_rag.indexing.known_items import MIN_CHUNKS
 from tests.integration.variants import opened
@@ -105,3 +108,24 @@ def test_measurement__is_not_shown_to_who_may_not_read_all(engine: Engine, tenan
     )
     assert _lexical(engine.tenant(tenant_name)).known_items is None
     assert _lexical(engine.tenant(tenant_name, principals=("everyone", "user:ann"))).known_items is not None
+
+
+def test_ingestion__is_reported_although_its_known_items_cannot_be_measured(
+    engine: Engine, tenant_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scope = engine.tenant(tenant_name)
+    execute = psycopg.Cursor.execute
+    failures: list[BaseException] = [psycopg.errors.QueryCanceled("too slow"), KeyboardInterrupt()]
+
+    def fail(self: psycopg.Cursor, query: Any, *args: Any, **kwargs: Any) -> psycopg.Cursor:
+        if "chunks c" in str(query) and "'everyone' = ANY (c.acl)" in str(query):
+            raise failures[0]
+        return execute(self, query, *args, **kwargs)
+
+    monkeypatch.setattr(psycopg.Cursor, "execute", fail)
+    documents = _documents(2 * MIN_CHUNKS)
+    assert scope.ingest(documents[:MIN_CHUNKS]).new == MIN_CHUNKS
+    del failures[0]
+    with pytest.raises(IngestInterrupted) as interruption:
+        scope.ingest(documents[MIN_CHUNKS:])
+    assert interruption.value.report.new == MIN_CHUNKS
