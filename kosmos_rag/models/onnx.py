@@ -31,6 +31,7 @@ Precision = Literal["full", "int8"]
 """Precision of the weights: unchanged, or 8-bit integers."""
 
 logger = logging.getLogger(__name__)
+_SCRATCH = ".export-"
 _FORMAT = 2
 """Of what an export writes: models of an earlier format are exported again."""
 _OPTIONS: dict[str, Any] = {"backend": "onnx", "device": "cpu"}
@@ -153,8 +154,10 @@ def _export(kind: Kind, location: str, models: ModelsSettings, folder: Path, pre
             extra={"action": "model_exporting"},
         )
         model = _import(kind)(location, **_OPTIONS, model_kwargs={**_PROVIDER, "export": True}, **hub_options(models))
-        # Written to a scratch folder and renamed: a killed process leaves no half model.
-        scratch = Path(tempfile.mkdtemp(dir=folder.parent))
+        # Written to a scratch folder and renamed: a killed process leaves no half model, and the next one removes it.
+        for left_behind in folder.parent.glob(f"{_SCRATCH}*"):
+            shutil.rmtree(left_behind, ignore_errors=True)
+        scratch = Path(tempfile.mkdtemp(prefix=_SCRATCH, dir=folder.parent))
         try:
             model.save_pretrained(str(scratch))
             if (description := _describe(kind, model, scratch)) is not None:

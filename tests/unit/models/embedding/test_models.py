@@ -324,6 +324,7 @@ def test_onnx__reproduces_the_modules_of_a_model_or_leaves_them_to_sentence_tran
         _embedder(**options, **{"models.backend": backend, "models.cache_dir": str(tmp_path)})
         for backend in ("torch", "onnx")
     )
+    (tmp_path / "onnx" / ".export-killed" / "onnx").mkdir(parents=True)
     assert onnx.embed(TEXTS) == pytest.approx(torch.embed(TEXTS), abs=1e-4)
     assert type(onnx._model()).__name__ == runtime
     assert (onnx.max_tokens, onnx.tokenizer.count(TEXTS)) == (torch.max_tokens, torch.tokenizer.count(TEXTS))
