@@ -32,6 +32,7 @@ SCOPES = (READ, INGEST, OPERATE, ADMIN)
 KEY_SUBJECT = "key:"
 """Prefix of the subject of an API key in the audit log; a token whose subject has it is refused."""
 _MAX_NAME = 200
+_MAX_OVERLAP = timedelta(days=365)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,11 +131,13 @@ class ApiKeys:
         """Replace a key by one with the same properties and lifetime.
 
         Returns None, and changes nothing, where the old key is not valid, or ends before the overlap does.
-        Raises ConfigError, DatabaseError.
+        Raises RequestError for an overlap below 0 or of more than a year, ConfigError, DatabaseError.
 
         Args:
             overlap: how long the old key stays valid.
         """
+        if not timedelta(0) <= overlap <= _MAX_OVERLAP:
+            raise RequestError(f"the overlap is {overlap.total_seconds():g} s; give 0 to {_MAX_OVERLAP.days} days")
         now = datetime.now(UTC)
         with self._database.worker.transaction(self._owner.id, [EVERYONE]) as connection:
             row = _end_key(connection, self._owner, key_id, now=now, ends_at=now + overlap)
@@ -266,5 +269,7 @@ def _validate(name: str, scopes: Sequence[str], principals: Sequence[str], expir
         raise RequestError(f"the scope of the key is {value}; use {', '.join(SCOPES)}, one or several")
     if not are_names(principals) or not all(principals):
         raise RequestError(f"principals are {principals!r}; use names such as department:finance")
+    if expires_at is not None and expires_at.tzinfo is None:
+        raise RequestError(f"the key would expire at {expires_at.isoformat()}, which has no time zone; give it one")
     if expires_at is not None and expires_at <= datetime.now(UTC):
         raise RequestError(f"the key would expire at {expires_at.isoformat()}, which is in the past; use a later time")

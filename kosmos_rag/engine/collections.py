@@ -152,7 +152,7 @@ class TenantCollections:
         if the collection has another preset, ConfigError on the preset, DatabaseError.
         """
         self._collections.create(self._owner, validate_name("collection", name), preset)
-        return next(info for info in self.infos() if info.name == name)
+        return self._find(name)
 
     def set_preset(self, name: str, *, preset: str | Path) -> CollectionInfo:
         """Replace the preset of a collection.
@@ -162,7 +162,13 @@ class TenantCollections:
         malformed name, ConfigError on the preset, DatabaseError.
         """
         self._collections.set_preset(self._owner, validate_name("collection", name), preset)
-        return next(info for info in self.infos() if info.name == name)
+        return self._find(name)
+
+    def _find(self, name: str) -> CollectionInfo:
+        for info in self.infos():
+            if info.name == name:
+                return info
+        raise RequestError(f"the collection {name} was deleted meanwhile; create it again")
 
     def infos(self) -> list[CollectionInfo]:
         """List collections with a preset or readable documents.

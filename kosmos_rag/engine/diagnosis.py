@@ -89,14 +89,18 @@ def _run_check(name: str, check: Callable[[], str]) -> Check:
     try:
         return Check(name=name, ok=True, detail=check())
     except KosmosError as error:
-        return Check(name=name, ok=False, detail=" ".join(str(error).split()))
+        return _fail(name, error)
+
+
+def _fail(name: str, error: KosmosError) -> Check:
+    return Check(name=name, ok=False, detail=" ".join(str(error).split()))
 
 
 def _database(settings: Settings, tenant: str | None, wings: WingJobs) -> Iterator[Check]:
     try:
         database = Database(settings.database)
     except KosmosError as error:
-        yield Check(name="database", ok=False, detail=" ".join(str(error).split()))
+        yield _fail("database", error)
         return
     try:
         if settings.database.admin_url is not None:
@@ -134,7 +138,7 @@ def _check_pool(name: str, open_pool: Callable[[], ConnectionPool], *, writes: b
     try:
         state = open_pool().inspect()
     except KosmosError as error:
-        yield Check(name=name, ok=False, detail=" ".join(str(error).split()))
+        yield _fail(name, error)
         return
     summary = (
         f"{state.role} on PostgreSQL {state.server_version // 10000}, pgvector {state.vector_version}, "
@@ -209,7 +213,7 @@ def _dead_jobs(database: Database, settings: Settings) -> Iterator[Check]:
             detail = f"warning: {count(jobs, 'dead job')}, most often because of {code}; {remedy}"
             yield Check(name=f"tenant {tenant}", ok=True, detail=detail)
     except KosmosError as error:
-        yield Check(name="dead jobs", ok=False, detail=" ".join(str(error).split()))
+        yield _fail("dead jobs", error)
 
 
 _ListWarnings = Callable[[psycopg.Connection, uuid.UUID, Settings], Iterable[str]]
@@ -220,13 +224,19 @@ def _warn_of_tenants(
 ) -> Iterator[Check]:
     """Yield the warnings of all tenants with jobs of a kind."""
     try:
-        for owner in Queue.open(database, settings.worker).list_tenants([kind]):
+        owners = Queue.open(database, settings.worker).list_tenants([kind])
+    except KosmosError as error:
+        yield _fail(f"jobs of kind {kind}", error)
+        return
+    for owner in owners:
+        try:
             with database.worker.transaction(owner.id, [EVERYONE]) as connection:
                 warnings = list(list_warnings(connection, owner.id, settings))
-            for warning in warnings:
-                yield Check(name=f"tenant {owner.name}", ok=True, detail=f"warning: {' '.join(warning.split())}")
-    except KosmosError as error:
-        yield Check(name=f"jobs of kind {kind}", ok=False, detail=" ".join(str(error).split()))
+        except KosmosError as error:  # the node of another tenant may answer
+            yield _fail(f"tenant {owner.name}", error)
+            continue
+        for warning in warnings:
+            yield Check(name=f"tenant {owner.name}", ok=True, detail=f"warning: {' '.join(warning.split())}")
 
 
 def _refused_sources(database: Database, settings: Settings) -> Iterator[Check]:
@@ -237,7 +247,7 @@ def _refused_sources(database: Database, settings: Settings) -> Iterator[Check]:
                 detail = " ".join(f"source {failure.source}: {failure.message}".split())
                 yield Check(name=f"tenant {owner.name}", ok=False, detail=detail)
     except KosmosError as error:
-        yield Check(name="sources", ok=False, detail=" ".join(str(error).split()))
+        yield _fail("sources", error)
 
 
 def _unread_changes(database: Database, settings: Settings) -> Iterator[Check]:
@@ -246,7 +256,7 @@ def _unread_changes(database: Database, settings: Settings) -> Iterator[Check]:
         for owner, _, _, payload in Queue.open(database, settings.worker).list_followed_syncs():
             yield from _check_backlog(f"tenant {owner.name}", payload["spec"], settings)
     except KosmosError as error:
-        yield Check(name="changes of sources", ok=False, detail=" ".join(str(error).split()))
+        yield _fail("changes of sources", error)
 
 
 def _check_backlog(name: str, spec: Mapping[str, Any], settings: Settings) -> Iterator[Check]:

@@ -164,3 +164,11 @@ def test_reader__of_a_key_or_of_malformed_principals(acme: Tenant) -> None:
         acme.access.principals_of_key("nobody")
     with pytest.raises(RequestError, match="principals are"):
         acme.access.review_reader("department:hr")
+
+
+def test_key__with_an_end_or_an_overlap_that_is_no_time_is_refused(acme: Tenant) -> None:
+    with pytest.raises(RequestError, match="which has no time zone; give it one"):
+        acme.api_keys.create("site", scopes=["read"], expires_at=datetime(2030, 1, 1))
+    for overlap in (timedelta.max, timedelta(seconds=-1)):
+        with pytest.raises(RequestError, match="give 0 to 365 days"):
+            acme.api_keys.rotate(uuid.uuid4(), overlap=overlap)

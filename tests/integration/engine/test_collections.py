@@ -2,6 +2,7 @@
 
 import uuid
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -199,3 +200,20 @@ def test_reading__makes_no_collection(engine: Engine, database: DatabaseSettings
     assert unknown.ingest([]).seen == 0
     assert unknown.delete("a") == 0
     assert set(_statistics(database, tenant_name)) == {"default"}
+
+
+def test_collection__that_is_deleted_while_it_is_created_says_so(
+    engine: Engine, tenant_name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collections = engine.tenant(tenant_name).collections
+    execute = psycopg.Cursor.execute
+
+    def delete_before(self: psycopg.Cursor, query: Any, *args: Any, **kwargs: Any) -> psycopg.Cursor:
+        if "REPEATABLE READ READ ONLY" in str(query):  # the snapshot that is listed
+            collections.delete("policies")
+        return execute(self, query, *args, **kwargs)
+
+    monkeypatch.setattr(psycopg.Cursor, "execute", delete_before)
+    for write in (collections.create, collections.set_preset):
+        with pytest.raises(RequestError, match="policies was deleted meanwhile; create it again"):
+            write("policies", preset="corporate")

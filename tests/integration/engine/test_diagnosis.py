@@ -1,14 +1,15 @@
 """`diagnose`: what it says about connections and jobs."""
 
+import uuid
 from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
 
 from kosmos_rag import Settings, SourceDocument
-from kosmos_rag.core.errors import ConfigError
+from kosmos_rag.core.errors import ConfigError, NodeUnavailable
 from kosmos_rag.engine.diagnosis import _database, compare_clocks, diagnose
-from kosmos_rag.engine.job_kinds import NO_WINGS
+from kosmos_rag.engine.job_kinds import NO_WINGS, JobKind, LazyFunction, WingJobs
 from kosmos_rag.storage.placement import ClusterNode
 from tests.integration.variants import changed, opened
 
@@ -29,6 +30,29 @@ def test_dead_jobs__are_named_by_tenant_with_their_most_frequent_code(settings: 
     assert check.ok
     command = f"`kosmos-rag jobs list -t {tenant_name} --state dead` shows them"
     assert check.detail == f"warning: 3 dead jobs, most often because of corrupt; {command}"
+
+
+def test_warnings__of_a_tenant_do_not_wait_for_those_of_another_one(settings: Settings, tenant_name: str) -> None:
+    names = [f"{tenant_name}-{letter}" for letter in "ab"]
+    with opened(settings, {}) as engine:
+        for name in names:
+            engine.tenant(name).jobs.enqueue(SourceDocument(source="document", data=b"words"))
+        unreachable_id = engine.tenant(names[0]).id
+
+    def list_warnings(_connection: psycopg.Connection, tenant_id: uuid.UUID, _settings: Settings) -> list[str]:
+        if tenant_id == unreachable_id:
+            raise NodeUnavailable("its node is down")
+        return ["it is slow"]
+
+    kind = JobKind(
+        name="document", description="", create_handler=LazyFunction("builtins:dict"), list_warnings=list_warnings
+    )
+    checks = {check.name: check for check in diagnose(settings, wings=WingJobs(kinds=(kind,)))}
+    of_tenants = [checks[f"tenant {name}"] for name in names]
+    assert [(check.ok, check.detail) for check in of_tenants] == [
+        (False, "its node is down"),
+        (True, "warning: it is slow"),
+    ]
 
 
 def test_dead_jobs__that_cannot_be_counted_are_a_problem(settings: Settings) -> None:
