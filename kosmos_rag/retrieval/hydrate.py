@@ -29,20 +29,27 @@ class _Hit:
     entry: FusedCandidate
     fused_rank: int
     copies: list[Occurrence] = field(default_factory=list)
+    words: list[str] | None = None
+    """Of the text, where it was compared."""
+
+    def split(self) -> list[str]:
+        """Return the words of the text."""
+        if self.words is None:
+            self.words = self.row["text"].split()
+        return self.words
 
 
 def parse_passage_rows(rows: Iterable[dict[str, Any]]) -> dict[int, PassageRow]:
     """Convert rows to the values of passages, by the number of their chunk id."""
     parsed = {}
     for row in rows:
-        parent = row.pop("parent_start"), row.pop("parent_end")
-        row |= {
-            "parent_span": None if parent[0] is None else parent,
-            "section": tuple(row["section"]),
-            "table_context": tuple(row["table_context"]),
-            "place_spans": tuple([PlaceSpan(*span) for span in row["place_spans"]]),
-            "notes": tuple([Note(**note) for note in row["notes"]]),
-        }
+        parent_start, parent_end = row.pop("parent_start"), row.pop("parent_end")
+        row["parent_span"] = None if parent_start is None else (parent_start, parent_end)
+        row["section"], row["table_context"] = tuple(row["section"]), tuple(row["table_context"])
+        # Most passages have neither.
+        row["place_spans"] = tuple([PlaceSpan(*span) for span in row["place_spans"]]) if row["place_spans"] else ()
+        row["notes"] = tuple([Note(**note) for note in row["notes"]]) if row["notes"] else ()
+        row["principals"] = tuple(row["principals"])
         parsed[row["chunk_id"].int] = row
     return parsed
 
@@ -89,7 +96,7 @@ def hydrate(
                 # A department's own copy is a hit of its own: signals prefer the department of the reader.
                 words = row["text"].split(None, _OPENING)[:_OPENING]
                 alike = by_opening[(row["department"] or "", *row["section"][-1:], *words)]
-                original = next((other for other in alike if other.row["text"].split() == row["text"].split()), None)
+                original = next((other for other in alike if other.split() == hit.split()), None)
                 if original is not None:
                     _add_copy(original, hit, today)
                     continue

@@ -4,11 +4,12 @@ A block has what readers of the same access control lists see, at one state of t
 Only a search of that state, these lists and that filter uses it. All of it is read under row-level security.
 """
 
+import hashlib
 import json
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from copy import deepcopy
 from typing import Any, TypeAlias
 from uuid import UUID
@@ -31,8 +32,8 @@ _NUMBER_BYTES = 3
 """Memory of a dimension of a vector, with its code."""
 _POSTINGS_BYTES = 600
 """Memory of the postings of a chunk, about: five bytes a term."""
-_PASSAGE_BYTES = 2_500
-"""Memory of a passage without its text, about."""
+_PASSAGE_BYTES = 700
+"""Memory of a passage without its texts and its metadata, about."""
 _PASSAGES_SHARE = 8
 """Passages may take the limit of the cache divided by this, on top of it."""
 _STATES = 1_000
@@ -45,29 +46,35 @@ class PassageCache:
     """LRU cache of passages with a limit in bytes. Thread-safe.
 
     A passage is returned to readers of the same principals only: row-level security has shown it to them. It is kept
-    for its part: where the chunk or its document changes, the chunk is in another part.
+    for its part: where the chunk or its document changes, the chunk is in another part. Its row is one tuple: all
+    threads wait while the garbage collector visits the objects of thousands of rows.
     """
 
     def __init__(self, max_bytes: int) -> None:
-        self._rows: ByteCache[tuple[Hashable, int, int], dict[str, Any]] = ByteCache(max_bytes, _row_bytes)
+        self._rows: ByteCache[tuple[bytes, int, int], tuple[Any, ...]] = ByteCache(max_bytes, _row_bytes)
 
-    def find(self, principals: Hashable, parts: Mapping[int, int]) -> dict[int, dict[str, Any]]:
+    def find(self, principals: Iterable[str], parts: Mapping[int, int]) -> dict[int, dict[str, Any]]:
         """Return the fields of those passages that are cached, by chunk id.
 
         Args:
+            principals: Of the reader.
             parts: Number of the part by chunk id.
         """
-        rows = self._rows.get([(principals, part, chunk_id) for chunk_id, part in parts.items()])
-        return {chunk_id: _copy_row(row) for (*_, chunk_id), row in rows.items()}
+        reader = _digest(principals)
+        rows = self._rows.get([(reader, part, chunk_id) for chunk_id, part in parts.items()])
+        return {chunk_id: _unpack(packed) for (*_, chunk_id), packed in rows.items()}
 
-    def put(self, principals: Hashable, parts: Mapping[int, int], rows: Mapping[int, dict[str, Any]]) -> None:
+    def put(self, principals: Iterable[str], parts: Mapping[int, int], rows: Mapping[int, dict[str, Any]]) -> None:
         """Add passages and evict the least recently used.
 
         Args:
+            principals: Of the reader.
             parts: Number of the part by chunk id.
             rows: Fields of passages by chunk id.
         """
-        self._rows.put({(principals, parts[chunk_id], chunk_id): _copy_row(row) for chunk_id, row in rows.items()})
+        reader = _digest(principals)
+        names = tuple([name for name in next(iter(rows.values())) if name != "metadata"])
+        self._rows.put({(reader, parts[chunk_id], chunk_id): _pack(names, row) for chunk_id, row in rows.items()})
 
     @property
     def bytes(self) -> int:
@@ -75,17 +82,31 @@ class PassageCache:
         return self._rows.bytes
 
 
-def _copy_row(row: dict[str, Any]) -> dict[str, Any]:
-    """Copy the fields of a passage.
-
-    A caller may change the metadata of its hits.
-    """
-    return {**row, "metadata": deepcopy(row["metadata"])} if row["metadata"] else {**row, "metadata": {}}
+def _digest(principals: Iterable[str]) -> bytes:
+    """Return what stands for principals in a key: bytes and numbers are no objects that the collector visits."""
+    return hashlib.sha256(json.dumps(sorted(principals)).encode()).digest()
 
 
-def _row_bytes(row: Mapping[str, Any]) -> int:
+def _pack(names: tuple[str, ...], row: Mapping[str, Any]) -> tuple[Any, ...]:
+    """Return the metadata, the names of the other fields, and their values."""
+    return _copy(row["metadata"]), names, *[row[name] for name in names]
+
+
+def _unpack(packed: tuple[Any, ...]) -> dict[str, Any]:
+    row = dict(zip(packed[1], packed[2:], strict=True))
+    row["metadata"] = _copy(packed[0])
+    return row
+
+
+def _copy(metadata: Any) -> Any:
+    """Copy metadata: a caller may change those of its hits."""
+    return deepcopy(metadata) if metadata else {}
+
+
+def _row_bytes(packed: tuple[Any, ...]) -> int:
     """Return the approximate memory of a passage."""
-    return _PASSAGE_BYTES + sys.getsizeof(row["text"]) + 2 * len(repr(row["metadata"]))
+    texts = sum([sys.getsizeof(value) for value in packed if isinstance(value, str)])
+    return _PASSAGE_BYTES + texts + 2 * len(repr(packed[0]))
 
 
 class BlockCache:

@@ -158,7 +158,7 @@ class MemorySession:
 
         Raises ViewUnavailable where these are of another state, or the reader may not read one of them.
         """
-        principals = frozenset(self._wording.principals)
+        principals = self._wording.principals
         parts = {chunk_id.int: self._rows[chunk_id.int][0].number for chunk_id in chunk_ids}
         rows = self.blocks.passages.find(principals, parts)
         missing = [chunk_id for chunk_id in chunk_ids if chunk_id.int not in rows]
@@ -166,7 +166,7 @@ class MemorySession:
             return rows
         # As text: psycopg's adapter of lists asks for the type of each value.
         ids = "{" + ",".join([chunk_id.hex for chunk_id in missing]) + "}"
-        values = {**self._wording.scope, "principals": array_literal(self._wording.principals), "chunk_ids": ids}
+        values = {**self._wording.scope, "principals": array_literal(principals), "chunk_ids": ids}
         cursor = self.connection.cursor(row_factory=dict_row)
         cursor.execute(statement("passages") if self.in_transaction else statement("passages_of_reader"), values)
         read = cursor.fetchall()
