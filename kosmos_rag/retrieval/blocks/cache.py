@@ -57,7 +57,6 @@ class PassageCache:
         """Return the fields of those passages that are cached, by chunk id.
 
         Args:
-            principals: Of the reader.
             parts: Number of the part by chunk id.
         """
         reader = _digest(principals)
@@ -68,7 +67,6 @@ class PassageCache:
         """Add passages and evict the least recently used.
 
         Args:
-            principals: Of the reader.
             parts: Number of the part by chunk id.
             rows: Fields of passages by chunk id.
         """
@@ -83,7 +81,10 @@ class PassageCache:
 
 
 def _digest(principals: Iterable[str]) -> bytes:
-    """Return what stands for principals in a key: bytes and numbers are no objects that the collector visits."""
+    """Return the part of a key for principals.
+
+    The garbage collector visits no bytes.
+    """
     return hashlib.sha256(json.dumps(sorted(principals)).encode()).digest()
 
 

@@ -72,7 +72,7 @@ class MemorySession:
     take_turn: Callable[[], AbstractContextManager[None]]
     """Waits for a turn to compute in."""
     last_turn: ExitStack
-    """The turn from the state on, until the session ends: it rarely waits for the server then."""
+    """The turn from the state on, until the session ends."""
     _nearest: tuple[Block, NDArray[np.float32], list[ScoredRows]] | None = field(default=None, init=False)
     """Block, vector and chunks nearest to it, which were found while the server read the state."""
     _nearest_s: float = field(default=0.0, init=False)
@@ -164,12 +164,15 @@ class MemorySession:
         missing = [chunk_id for chunk_id in chunk_ids if chunk_id.int not in rows]
         if not missing:
             return rows
+        # The turn ends as in `snapshot`: others compute while the server reads.
+        self.last_turn.close()
         # As text: psycopg's adapter of lists asks for the type of each value.
         ids = "{" + ",".join([chunk_id.hex for chunk_id in missing]) + "}"
         values = {**self._wording.scope, "principals": array_literal(principals), "chunk_ids": ids}
         cursor = self.connection.cursor(row_factory=dict_row)
         cursor.execute(statement("passages") if self.in_transaction else statement("passages_of_reader"), values)
         read = cursor.fetchall()
+        self.last_turn.enter_context(self.take_turn())
         if not self.in_transaction:
             states = read.pop()["states"]
             if states != snapshot.states:

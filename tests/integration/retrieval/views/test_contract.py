@@ -159,7 +159,7 @@ def test_passages__are_rows_that_the_caller_may_change(scenario: Asked) -> None:
             assert len(rows) == 10
             for row in rows.values():
                 assert row["metadata"].keys() == {"parity"}
-                assert EVERYONE in row["principals"] or row["principals"] == ["ann"]
+                assert EVERYONE in row["principals"] or row["principals"] == ("ann",)
                 row["metadata"]["parity"] = "changed"
                 row["text"] = ""
 

@@ -3,6 +3,7 @@ import time
 
 import psycopg
 import pytest
+from psycopg.sql import SQL, Identifier
 
 from kosmos_rag import Settings, SourceDocument
 from kosmos_rag.retrieval.views.memory import MemoryView, Turns
@@ -92,7 +93,8 @@ def test_take__keeps_every_turn_where_waits_end_as_turns_are_passed_on() -> None
 
 
 @pytest.mark.usefixtures("early_blocks")
-def test_search__has_no_turn_while_the_server_keeps_it_waiting(settings: Settings) -> None:
+@pytest.mark.parametrize("read", ["collection_statistics", "chunks"], ids=["state", "passages"])
+def test_search__has_no_turn_while_the_server_keeps_it_waiting(settings: Settings, read: str) -> None:
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     with opened(settings, {}) as engine:
         scope = engine.tenant("acme")
@@ -104,7 +106,7 @@ def test_search__has_no_turn_while_the_server_keeps_it_waiting(settings: Setting
         free = view._turns._free
         search = threading.Thread(target=scope.search, args=("euros",))
         with psycopg.connect(settings.database.admin_url or "") as admin:
-            admin.execute("LOCK TABLE kosmos.collection_statistics IN ACCESS EXCLUSIVE MODE")
+            admin.execute(SQL("LOCK TABLE kosmos.{} IN ACCESS EXCLUSIVE MODE").format(Identifier(read)))
             search.start()
             deadline = time.monotonic() + LONG_S
             while admin.execute(waiting).fetchone() == (0,):
