@@ -1,7 +1,7 @@
 """Complete selected units.
 
-Lists and steps are quoted whole, items and code with the sentence that introduces them, an item of a nested list with
-the item around it.
+Lists, steps and tables are quoted whole, items and code with the sentence that introduces them, nested items with the
+items around them.
 """
 
 import re
@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 from kosmos_rag.answering.evidence import Evidence
 
+_OF_SERIES = ("item", "row")
+"""Kinds of units that follow others of their kind: lists and tables."""
 _COLONS = (":", "\uff1a")
 _BETWEEN_ITEMS = " \t\n>"
 """Blank lines, also of a block quote."""
@@ -24,8 +26,8 @@ def complete(
     """Return the selected units with what belongs to them, each once.
 
     An item or code comes after the title or label before it, or the sentence that ends with a colon, and these with
-    the unit after them. A list comes whole, in its order, where that sentence is selected, or at least half of its
-    items could be.
+    the unit after them. A list or table comes whole, in its order, where that sentence is selected, or at least half of
+    its items or all of its rows could be.
 
     Args:
         selected: The units of an answer.
@@ -72,10 +74,12 @@ class _Neighbours:
     def group(self, item: Evidence, lowest: float) -> list[Evidence]:
         """Return the unit with those that belong to it, in their order."""
         at = self._at[_key(item)]
-        if item.unit.kind == "item" and not self._introduces(at):
+        if item.unit.kind in _OF_SERIES and not self._introduces(at):
             first, last = self._list_bounds(at)
             items = self._evidence[first:last]
-            is_whole = last - first > 1 and 2 * sum(other.score >= lowest for other in items) >= last - first
+            good = sum(other.score >= lowest for other in items)
+            # Half of the items ask for the list; a row is a fact of its own, and only all of them are in order.
+            is_whole = last - first > 1 and (2 * good if item.unit.kind == "item" else good) >= last - first
             return [*self._introduction(first), *(items if is_whole else [*self._items_around(first, at), item])]
         # Before a sentence it would come first, and say nothing.
         introduction = self._introduction(at) if item.unit.kind == "code" else ()
@@ -86,7 +90,7 @@ class _Neighbours:
         if not self._introduces(at):
             return ()
         following = self._evidence[at + 1]
-        return self._evidence[slice(*self._list_bounds(at + 1))] if following.unit.kind == "item" else [following]
+        return self._evidence[slice(*self._list_bounds(at + 1))] if following.unit.kind in _OF_SERIES else [following]
 
     def _introduction(self, at: int) -> Sequence[Evidence]:
         """Return the unit that introduces this one.
@@ -130,6 +134,6 @@ class _Neighbours:
         before, after = self._evidence[first], self._evidence[second]
         return (
             before.passage is after.passage
-            and before.unit.kind == after.unit.kind == "item"
+            and before.unit.kind == after.unit.kind
             and not before.passage.text[before.unit.end : after.unit.start].strip(_BETWEEN_ITEMS)
         )

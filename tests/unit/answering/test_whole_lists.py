@@ -63,6 +63,15 @@ def test_select__quotes_no_introduction_of_another_section() -> None:
     assert _answer(text, [0.9, 0.1, 0.1]) == ["Some of them are these:", "- After login: 30 minutes"]
 
 
+@pytest.mark.parametrize(
+    ("scores", "rows"),
+    [((0.8, 0.82, 0.9), ["| Quarter |", "| Half |", "| Full |"]), ((0.1, 0.8, 0.9), ["| Full |", "| Half |"])],
+    ids=["all of its rows", "two of its rows"],
+)
+def test_select__quotes_a_whole_table_in_order(scores: tuple[float, ...], rows: list[str]) -> None:
+    assert _answer("| Rack |\n|---|\n| Quarter |\n| Half |\n| Full |", list(scores), 4) == rows
+
+
 def _select_by_words(text: str, words: tuple[float, ...]) -> list[str]:
     of = passage(text)
     evidence = [
