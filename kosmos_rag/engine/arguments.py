@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from functools import wraps
 from typing import Any, Literal, TypeVar, Union
 
-from kosmos_rag.core.errors import RequestError
+from kosmos_rag.core.errors import RequestError, StatementFailed
 
 T = TypeVar("T")
 
@@ -15,7 +15,8 @@ T = TypeVar("T")
 def name_wrong_arguments(*, unless: str | None = None) -> Callable[[type[T]], type[T]]:
     """Make the public methods of a class raise RequestError for an argument of a wrong type.
 
-    Types are compared only after a call failed with an error of Python: a call that succeeds costs nothing more.
+    Types are compared only after a call failed with an error of Python or of a statement: a call that succeeds costs
+    nothing more.
 
     Args:
         unless: A method that refuses wrong arguments itself, so that a question runs one function less.
@@ -35,7 +36,7 @@ def _wrap(method: Callable[..., Any]) -> Callable[..., Any]:
     def call(*args: Any, **kwargs: Any) -> Any:
         try:
             return method(*args, **kwargs)
-        except (TypeError, ValueError, AttributeError) as error:
+        except (TypeError, ValueError, AttributeError, StatementFailed) as error:
             if (name := _find_wrong(method, args, kwargs)) is None:
                 raise
             value = inspect.signature(method).bind(*args, **kwargs).arguments[name]
@@ -72,4 +73,4 @@ def _fits(value: Any, hint: Any) -> bool:
     if parts and isinstance(value, list | tuple):
         kinds = parts if kind is tuple and parts[-1] is not ... else parts[:1] * len(value)
         return len(value) == len(kinds) and all(map(_fits, value, kinds))
-    return not (parts and isinstance(value, bytes))  # a sequence of numbers, which no call takes
+    return not (parts and isinstance(value, bytes | str))  # a sequence of numbers or characters, which no call takes

@@ -329,7 +329,7 @@ class TenantJobs:
         before: uuid.UUID | None = None,
         limit: int = 50,
     ) -> list[JobInfo]:
-        """List jobs, newest first. Raises DatabaseError.
+        """List jobs, newest first. Raises RequestError for an unknown state, DatabaseError.
 
         Args:
             ids: Only these jobs; None for all.
@@ -337,6 +337,8 @@ class TenantJobs:
             kinds: Only jobs of these kinds; None for all.
             before: The last id of the previous page.
         """
+        if states is not None:
+            states = [JobState(state) for state in states]
         return self._queue.jobs(
             self._owner, ids=ids, states=states, kinds=kinds, collection=collection, before=before, limit=limit
         )

@@ -169,8 +169,9 @@ class QueryHandler:
             texts: The questions.
             request: Options of each question; its text is not used.
         """
-        if not isinstance(texts, Iterable):
+        if isinstance(texts, bytes) or not isinstance(texts, Iterable):
             raise RequestError(f"the question is {texts!r}; give a text, or a list of texts")
+        texts = list(texts)  # an iterator gives them once
         for text in texts:
             _require_text(text)
         distinct = list(dict.fromkeys(texts))
@@ -309,6 +310,9 @@ class QueryHandler:
     ) -> tuple[Sequence[HandledSearch], AnswerStream]:
         """Return the search of each part of the question, and the answer from all of them."""
         _require_text(request.text)
+        for turn in history:
+            if not isinstance(turn, Turn):
+                raise RequestError(f"the history has {turn!r}; give turns, [answer.turn]")
         rewritten, warnings = request, tuple[str, ...]()
         if history:
             # The history is condensed before the snapshot: its settings are read again.

@@ -107,7 +107,7 @@ class QuestionAnswering(TenantScope):
         """
         if effort not in EFFORTS:
             raise RequestError(f"effort is {effort!r}; give one of {', '.join(EFFORTS)}")
-        if facets and not isinstance(facets, Sequence):
+        if isinstance(facets, str) or (facets and not isinstance(facets, Sequence)):
             raise RequestError(f"facets are {facets!r}; give a list of fields")
         if not isinstance(question, str) or effort == "high":
             if facets or any(option is not None for option in (cursor, group_by, group_size, mmr, vector)):

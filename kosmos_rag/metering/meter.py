@@ -131,6 +131,7 @@ class BufferedMeter:
                 f"{failure}; {len(rows):,} rows are lost" if failure else "it has no document",
                 extra={"action": "usage_dropped", "tenant": owner.name},
             )  # fmt: skip
+        self._waiting.clear()  # a second close reports no loss again
 
     def _run(self) -> None:
         while not self._closed.wait(self._settings.flush_s):

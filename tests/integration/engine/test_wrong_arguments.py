@@ -83,6 +83,15 @@ def test_call__refuses_values_of_wrong_types(part: str, name: str, engine: Engin
         (lambda tenant: tenant.jobs.enqueue(None), r"TenantJobs\.enqueue takes no NoneType as item; give .*Path"),
         (lambda tenant: tenant.count_tokens(b"x"), r"count_tokens takes no bytes as text; give str$"),
         (lambda tenant: tenant.documents(after=(1,)), "documents takes no tuple as after"),
+        (lambda tenant: tenant.document_texts(["a"]), r"document_texts takes no list as ids; give .*UUID"),
+        (lambda tenant: tenant.check_citations("a", "b"), "check_citations takes no str as context"),
+        (lambda tenant: tenant.jobs.retry("a"), "retry takes no str as ids"),
+        (lambda tenant: tenant.jobs.find(states="dead"), "find takes no str as states"),
+        (lambda tenant: tenant.jobs.find(states=["ded"]), "find takes no list as states"),
+        (lambda tenant: tenant.search(b"a"), r"the question is b'a'; give a text, or a list"),
+        (lambda tenant: tenant.search("a", facets="title"), "facets are 'title'; give a list of fields"),
+        (lambda tenant: tenant.answer("a", history=[("a", "b")]), r"the history has \('a', 'b'\); give turns"),
+        (lambda tenant: tenant.answer("a", history=None), "answer takes no NoneType as history"),
     ],
 )
 def test_message__names_the_argument_and_what_it_takes(
@@ -90,6 +99,10 @@ def test_message__names_the_argument_and_what_it_takes(
 ) -> None:
     with pytest.raises(RequestError, match=message):
         call(engine.tenant(tenant_name))
+
+
+def test_search__takes_questions_of_an_iterator(engine: Engine, tenant_name: str) -> None:
+    assert not engine.tenant(tenant_name).search(iter(["a", "b"]))
 
 
 def test_error__of_right_arguments_stays_what_it_is(engine: Engine, tenant_name: str) -> None:

@@ -258,6 +258,7 @@ def test_close__warns_of_a_failing_database_and_not_of_a_tenant_without_document
             return append(owner)
 
         monkeypatch.setattr(meter, "_append", refuse_acme)
+    engine.close()  # a second time, which reports nothing again
     dropped = [record for record in caplog.records if getattr(record, "action", "") == "usage_dropped"]
     assert sorted((record.levelname, record.getMessage().partition(";")[0]) for record in dropped) == [
         ("INFO", "usage of tenant empty was not stored: it has no document"),
