@@ -160,18 +160,17 @@ class QueryHandler:
                 self._observe(handled, handled.result)
         return handled.result
 
-    def search_several(self, reader: AuditContext, texts: Sequence[str], request: QueryRequest) -> SearchResult:
+    def search_several(self, reader: AuditContext, texts: Sequence[Any], request: QueryRequest) -> SearchResult:
         """Return the best passages of several questions, fused.
 
         The audit log gets one event with all questions and the passages that are returned.
 
         Args:
-            texts: The questions.
+            texts: The questions; whatever is no list of texts is refused.
             request: Options of each question; its text is not used.
         """
         if isinstance(texts, bytes) or not isinstance(texts, Iterable):
             raise RequestError(f"the question is {texts!r}; give a text, or a list of texts")
-        texts = list(texts)  # an iterator gives them once
         for text in texts:
             _require_text(text)
         distinct = list(dict.fromkeys(texts))

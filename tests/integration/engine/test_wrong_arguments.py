@@ -101,10 +101,6 @@ def test_message__names_the_argument_and_what_it_takes(
         call(engine.tenant(tenant_name))
 
 
-def test_search__takes_questions_of_an_iterator(engine: Engine, tenant_name: str) -> None:
-    assert not engine.tenant(tenant_name).search(iter(["a", "b"]))
-
-
 def test_error__of_right_arguments_stays_what_it_is(engine: Engine, tenant_name: str) -> None:
     """A fault of a callback, or of ours, is no fault of the caller's arguments."""
 
