@@ -143,6 +143,12 @@ class Replicas:
 
         While the primary is down, the last position that it had counts.
         """
+        self._read_primary()
+        for pool in self.pools:
+            pool.lag_s = self._measure(pool)
+
+    def _read_primary(self) -> bool:
+        """Add the position of the primary, and return whether it has one."""
         try:
             in_recovery, lsn, system = self._read(self._watched)
             if in_recovery:
@@ -157,9 +163,8 @@ class Replicas:
                 self._system = system
             self._is_refused = in_recovery
         except DatabaseError:
-            pass  # its breaker has logged that
-        for pool in self.pools:
-            pool.lag_s = self._measure(pool)
+            return False  # its breaker has logged that
+        return not in_recovery
 
     def measure_until_known(self) -> None:
         """Measure until the lag of each replica is known, for at most ten seconds."""
@@ -177,13 +182,18 @@ class Replicas:
             in_recovery, lsn, system = self._read(pool)
         except DatabaseError:
             return None
-        was_refused, pool.is_refused = pool.is_refused, not in_recovery or system != self._system
+        # The primary may have written since it was read. One that was restored lacks what such a replica still shows.
+        is_ahead = lsn > self._positions[-1].lsn and self._read_primary() and lsn > self._positions[-1].lsn
+        was_refused, pool.is_refused = pool.is_refused, not in_recovery or system != self._system or is_ahead
         if pool.is_refused:
             if not was_refused:
                 log.error(
-                    "%s is no replica of the server of database.url; it is not used", pool.address,
+                    "%s is no replica of the server of database.url, or ahead of it as after a restore; it is not "
+                    "used: make it again", pool.address,
                     extra={"action": "replica_refused"},
                 )  # fmt: skip
+            return None
+        if not self._positions:
             return None
         newest = self._positions[-1]
         for position in reversed(self._positions):

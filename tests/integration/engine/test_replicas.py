@@ -1,6 +1,8 @@
 """Searches on a real replica: lag, what a caller has written, the audit log, and a server that is lost."""
 
 import errno
+import shutil
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -251,6 +253,32 @@ def test_replica_as_the_only_server__says_what_to_do_where_it_must_write(
         ),
     ):
         engine.tenant(tenant_name).search("margin")
+
+
+def test_replica__that_is_ahead_of_a_restored_primary_is_not_read(
+    replicated: Settings, servers: ReplicatedServer, tenant_name: str
+) -> None:
+    """It has what a deletion, or another permission, is to have again in the state that was restored."""
+    primary, folder = servers.cluster.coordinator, servers.cluster.coordinator.data.parent
+    primary.stop()
+    subprocess.run(["cp", "-a", primary.data, folder / "backup"], check=True)
+    primary.start()
+    with Engine(replicated, embedder=HashingEmbedder()) as engine:
+        engine.tenant(tenant_name).ingest([_document("margin")])
+    servers.wait_for_replica()
+    primary.stop()
+    primary.data.rename(folder / "former")
+    (folder / "backup").rename(primary.data)
+    try:
+        primary.start()
+        with Engine(replicated, embedder=HashingEmbedder()) as engine:
+            assert engine.tenant(tenant_name).search("margin").hits == ()
+            (replica,) = engine.database.replicas()
+            assert (replica.is_refused, replica.lag_s) == (True, None)
+    finally:
+        primary.stop()
+        shutil.rmtree(primary.data)
+        (folder / "former").rename(primary.data)
 
 
 def test_server__that_is_no_replica_of_the_primary_is_not_read(
