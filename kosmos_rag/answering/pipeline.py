@@ -211,6 +211,7 @@ class Answerer:
             mode=self._settings.mode,
             refused=refused,
             verified=supported and not refused and not truncated,
+            truncated=truncated,
             confidence=scored.confidence,
             sentences=sentences,
             report=report,

@@ -16,6 +16,7 @@ from kosmos_rag.openai.answers import ConversationMessage, FileCitation, Samplin
 from kosmos_rag.openai.errors import openai_error
 
 CountTokens = Callable[[str], int]
+FinishReason = Literal["stop", "length"]
 
 
 class StreamOptions(RequestBody):
@@ -65,7 +66,7 @@ class Choice(BaseModel):
 
     index: Literal[0] = 0
     message: ChatMessage
-    finish_reason: Literal["stop"] = "stop"
+    finish_reason: FinishReason
     logprobs: None = None
 
 
@@ -99,9 +100,13 @@ def completion(answer: Answer, model: str, count: CountTokens) -> ChatCompletion
         id=_new_id(),
         created=int(time.time()),
         model=model,
-        choices=[Choice(message=message)],
+        choices=[Choice(message=message, finish_reason=_find_finish_reason(answer))],
         usage=_usage(answer, count),
     )
+
+
+def _find_finish_reason(answer: Answer) -> FinishReason:
+    return "length" if answer.truncated else "stop"
 
 
 class ChatEncoder:
@@ -130,13 +135,13 @@ class ChatEncoder:
 
     def _end(self, event: AnswerDone) -> list[bytes]:
         annotations = [citation.model_dump() for citation in cite(event.answer)]
-        chunks = [self._chunk({"annotations": annotations}, finish_reason="stop")]
+        chunks = [self._chunk({"annotations": annotations}, finish_reason=_find_finish_reason(event.answer))]
         if self._include_usage:
             usage = _usage(event.answer, self._count).model_dump()
             chunks.append(_event({**self._head, "choices": [], "usage": usage}))
         return [*chunks, b"data: [DONE]\n\n"]
 
-    def _chunk(self, delta: dict[str, Any], *, finish_reason: str | None = None) -> bytes:
+    def _chunk(self, delta: dict[str, Any], *, finish_reason: FinishReason | None = None) -> bytes:
         choice = {"index": 0, "delta": delta, "finish_reason": finish_reason, "logprobs": None}
         return _event({**self._head, "choices": [choice]})
 

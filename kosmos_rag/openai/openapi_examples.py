@@ -81,7 +81,7 @@ _COMPLETION = ChatCompletion(
     id="chatcmpl-8f0e3b1c5a7d4e6f90122334",
     created=int(_NOON.timestamp()),
     model=_MODEL,
-    choices=[Choice(message=ChatMessage(content=_ANSWER, annotations=[_CITATION]))],
+    choices=[Choice(message=ChatMessage(content=_ANSWER, annotations=[_CITATION]), finish_reason="stop")],
     usage=CompletionUsage(prompt_tokens=120, completion_tokens=16, total_tokens=136),
 )
 _RESPONSE = ResponseObject(

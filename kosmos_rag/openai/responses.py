@@ -99,7 +99,7 @@ class OutputMessage(BaseModel):
     id: str
     type: Literal["message"] = "message"
     role: Literal["assistant"] = "assistant"
-    status: Literal["in_progress", "completed"] = "completed"
+    status: Literal["in_progress", "completed", "incomplete"] = "completed"
     content: list[OutputText]
 
 
@@ -120,17 +120,23 @@ class ResponseUsage(BaseModel):
     total_tokens: int
 
 
+class IncompleteDetails(BaseModel):
+    """Why an answer is not complete."""
+
+    reason: Literal["max_output_tokens"] = "max_output_tokens"
+
+
 class ResponseObject(BaseModel):
     """An answer from the documents."""
 
     id: str
     object: Literal["response"] = "response"
     created_at: int
-    status: Literal["in_progress", "completed", "failed"]
+    status: Literal["in_progress", "completed", "incomplete", "failed"]
     model: str
     output: list[FileSearchCall | OutputMessage]
     error: None = None
-    incomplete_details: None = None
+    incomplete_details: IncompleteDetails | None = None
     instructions: None = None
     metadata: dict[str, str] = {}
     parallel_tool_calls: bool = False
@@ -165,8 +171,13 @@ class ResponseBuilder:
         usage = ResponseUsage(
             input_tokens=input_tokens, output_tokens=output_tokens, total_tokens=input_tokens + output_tokens
         )
-        output = [self._call(answer.context), self._message(answer.text, cite(answer))]
-        return self._response.model_copy(update={"status": "completed", "output": output, "usage": usage})
+        status: Literal["completed", "incomplete"] = "incomplete" if answer.truncated else "completed"
+        message = self._message(answer.text, cite(answer)).model_copy(update={"status": status})
+        output = [self._call(answer.context), message]
+        details = IncompleteDetails() if answer.truncated else None
+        return self._response.model_copy(
+            update={"status": status, "incomplete_details": details, "output": output, "usage": usage}
+        )
 
     def encode(self, item: AnswerEvent | Exception) -> Sequence[bytes]:
         """Encode a part of an answer, or the error that ended it."""
@@ -216,7 +227,7 @@ class ResponseBuilder:
             self._part_event("response.output_text.done", text=answer.text, logprobs=[]),
             self._part_event("response.content_part.done", part=part),
             self._event("response.output_item.done", output_index=1, item=message),
-            self._event("response.completed", response=response.model_dump(mode="json")),
+            self._event(f"response.{response.status}", response=response.model_dump(mode="json")),
         ]
 
     def _call(self, context: Context) -> FileSearchCall:

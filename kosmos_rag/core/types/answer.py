@@ -78,6 +78,8 @@ class Answer(Serializable):
     verified: bool
     """Whether the evidence supports every sentence and contains no instructions to a language model; false for refusals
     and truncated answers."""
+    truncated: bool = False
+    """Whether the language model was cut off at `rag.answer.max_output_tokens`."""
     confidence: float
     """Estimated probability that the evidence answers the question, 0 to 1; refused below `rag.answer.threshold`."""
     sentences: tuple[AnswerSentence, ...]

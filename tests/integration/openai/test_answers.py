@@ -7,7 +7,7 @@ import pytest
 from kosmos_rag import SourceDocument
 from tests.integration.openai.speaking import Speaking
 from tests.lazy_imports import import_on_use
-from tests.unit.models.llm.chat_server import ChatServer, breaks_off, writes
+from tests.unit.models.llm.chat_server import ChatServer, breaks_off, cuts_off, writes, writes_and_then
 
 if TYPE_CHECKING:
     import openai
@@ -92,6 +92,26 @@ def test_chat__answers_and_streams(speaking: Speaking, store: str) -> None:
     assert text == WRITTEN
     assert chunks[-1].usage is not None
     assert chunks[-2].choices[0].finish_reason == "stop"
+
+
+def test_answer__that_was_cut_off_says_so(speaking: Speaking, store: str, chat: ChatServer) -> None:
+    chat.replies[:] = [writes_and_then(cuts_off, "All employees get 20 days ")]
+    client = speaking.client("read", name="reader")
+    question: Any = {"model": "writer", "input": QUESTION, "tools": [tool(store)]}
+    answer = client.responses.create(**question)
+    assert answer.incomplete_details is not None
+    assert (answer.status, answer.incomplete_details.reason) == ("incomplete", "max_output_tokens")
+    assert answer.output[1].status == "incomplete"
+    with client.responses.stream(**question) as stream:
+        assert [event.type for event in stream][-1] == "response.incomplete"
+    chat_question: Any = {
+        "model": "writer",
+        "messages": [{"role": "user", "content": QUESTION}],
+        "tools": [tool(store)],
+    }
+    assert client.chat.completions.create(**chat_question).choices[0].finish_reason == "length"
+    chunks = list(client.chat.completions.create(**chat_question, stream=True))
+    assert chunks[-1].choices[0].finish_reason == "length"
 
 
 def test_several_stores__are_searched_and_no_other(speaking: Speaking, store: str) -> None:

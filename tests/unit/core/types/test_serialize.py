@@ -65,8 +65,8 @@ CITATION = LOCATION | {"index", "marker", "quote_sha256", "table_context", "date
 EVIDENCE = {"citation", "text", "span", "pages", "page_breaks", "tokens", "chunk_ids"}
 CONTEXT = {"question", "text", "passages", "tokens", "max_tokens", "omitted", "retrieval"}
 ANSWER = {
-    *("question", "search_query", "text", "mode", "refused", "verified", "confidence", "sentences", "report"),
-    *("context", "warnings", "closest"),
+    *("question", "search_query", "text", "mode", "refused", "verified", "truncated", "confidence", "sentences"),
+    *("report", "context", "warnings", "closest"),
 }
 RECORDS = {name: kind for name in EXAMPLES if isinstance(kind := getattr(types, name, None), type)}
 

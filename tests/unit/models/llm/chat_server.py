@@ -122,6 +122,11 @@ def writes_and_then(then: Reply, *pieces: object) -> Reply:
     return reply
 
 
+def cuts_off(handler: Handler) -> None:
+    """End an answer at the most tokens that were asked for."""
+    handler.line({"choices": [{"index": 0, "delta": {}, "finish_reason": "length"}]})
+
+
 def sends(body: bytes) -> Reply:
     """Send bytes as they are."""
 
