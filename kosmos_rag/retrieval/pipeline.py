@@ -168,9 +168,10 @@ class SearchPipeline:
         pool = resources.pool
         if not query.read_your_writes:
             pool = pool.pick_reader(query.tenant.id, query.subject, query.principals)
+        views = [view for view in resources.views if view.can_answer(request)]
         reading, passed = None, list[SearchView]()
         # While Citus moves a tenant, one transaction may read two nodes. Then the last view is asked once more.
-        for view in (*resources.views, resources.views[-1]):
+        for view in (*views, views[-1]):
             with suppress(ViewUnavailable), view.open(request, pool, timer) as session:
                 snapshot = session.snapshot(wordings[0])
                 if routing is not None and snapshot.routing != routing:

@@ -74,6 +74,13 @@ class ViewSession(Protocol):
 class SearchView(Protocol):
     """One way to read what searches need. Thread-safe."""
 
+    def can_answer(self, request: ViewRequest) -> bool:
+        """Return whether the view can answer such a search, whatever the state of the tenant is.
+
+        Where it returns False, the view is not asked for this search.
+        """
+        ...
+
     def open(
         self, request: ViewRequest, pool: ConnectionPool, timer: StageTimer
     ) -> AbstractContextManager[ViewSession]:

@@ -131,6 +131,10 @@ class DatabaseView:
     close_terms: CloseTermCache | None
     """Cache of close terms; None to look up none."""
 
+    def can_answer(self, _request: ViewRequest) -> bool:
+        """Return True. Args: see `SearchView`."""
+        return True
+
     @contextmanager
     def open(self, request: ViewRequest, pool: ConnectionPool, timer: StageTimer) -> Iterator[DatabaseSession]:
         """Open a transaction of the reader. Args: see `SearchView`."""

@@ -321,15 +321,25 @@ class MemoryView:
         telemetry.gauge(CACHE_BYTES, lambda: self.blocks.bytes, "vectors")
         telemetry.gauge(CACHE_BYTES, lambda: self.blocks.passages.bytes, "passages")
 
+    def can_answer(self, request: ViewRequest) -> bool:
+        """Return whether blocks have what a search needs. Args: see `SearchView`.
+
+        They have no texts to match phrases, required and excluded words with, and vectors only for searches by an
+        embedding.
+        """
+        operators = request.query.parsed.operators
+        if operators.phrases or operators.required or operators.excluded:
+            return False
+        return not request.compares_vectors or request.wordings[0].vector is not None
+
     @contextmanager
     def open(self, request: ViewRequest, pool: ConnectionPool, timer: StageTimer) -> Iterator[MemorySession]:
         """Open the session of a search.
 
-        Raises ViewUnavailable where the block of the reader's last search lacks what this one needs. Args: see
-        `SearchView`.
+        Raises ViewUnavailable where the reader has no block. Args: see `SearchView`.
         """
         tenant_id, reader = request.query.tenant.id, reader_key(request.wordings[0])
-        latest = self.blocks.find_latest(reader) if _has_data(request) else None
+        latest = self.blocks.find_latest(reader)
         if latest is None:
             raise ViewUnavailable
         in_transaction = not pool.sets_reader_in_statement
@@ -355,21 +365,9 @@ class MemoryView:
         filtered, most = wording.scope["filtered"], self.blocks.most_rows(wording)
         # How many chunks pass a filter shows when they are loaded.
         fits = most > 0 if filtered else snapshot.chunks <= most
-        if snapshot.space_id is None or not fits or not _has_data(request):
+        if snapshot.space_id is None or not fits:
             return None
         reader = reader_key(request.wordings[0])
         if self.blocks.miss(reader, state_key(wording, snapshot.space_id, snapshot.states), filtered=filtered):
             return partial(load_block, query=wording, reader=reader, cache=self.blocks)
         return None
-
-
-def _has_data(request: ViewRequest) -> bool:
-    """Return whether blocks have what a search needs.
-
-    They have no texts to match phrases, required and excluded words with, and vectors only for searches by an
-    embedding.
-    """
-    operators = request.query.parsed.operators
-    if operators.phrases or operators.required or operators.excluded:
-        return False
-    return not request.compares_vectors or request.wordings[0].vector is not None

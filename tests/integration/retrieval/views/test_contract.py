@@ -2,8 +2,8 @@
 
 import uuid
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, fields
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -240,12 +240,22 @@ QUERIES: dict[str, tuple[str, dict[str, Any], bool]] = {
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_open__what_a_query_may_ask_for(scenario: Asked, name: str) -> None:
+def test_can_answer__what_a_query_may_ask_for(scenario: Asked, name: str) -> None:
     question, options, in_memory = QUERIES[name]
+    request = scenario.request(question, **options)
     is_able = in_memory or scenario.view is scenario.engine._components.pipelines.default.search._resources.views[-1]
-    expected = nullcontext() if is_able else pytest.raises(ViewUnavailable)
-    with expected, scenario.open(scenario.request(question, **options)):
-        pass
+    assert scenario.view.can_answer(request) == is_able
+    if is_able:
+        with scenario.open(request) as session:
+            assert session.snapshot(request.wordings[0]).chunks == 20
+
+
+def test_can_answer__where_vectors_are_compared(scenario: Asked) -> None:
+    request = scenario.request(compares_vectors=True)
+    by_words = replace(request, wordings=[replace(wording, vector=None) for wording in request.wordings])
+    assert scenario.view.can_answer(request)
+    is_last = scenario.view is scenario.engine._components.pipelines.default.search._resources.views[-1]
+    assert scenario.view.can_answer(by_words) == is_last
 
 
 def test_queries__are_one_for_each_option() -> None:
