@@ -32,12 +32,21 @@ DISTRIBUTED = TABLES - LOCAL
 FUNCTIONS_OF_POLICIES = tuple(f"{SCHEMA}.{name}()" for name in POLICY_FUNCTIONS)
 """They are distributed before the tables."""
 
-ROW_FUNCTIONS = (
+NODE_FUNCTIONS = (
     "kosmos.visible_principals(text[])",
     "kosmos.hash_fields(jsonb)",
     "kosmos.matches_filter(kosmos.documents,text,jsonb,text[],text[])",
+    "kosmos.set_tenant_context(uuid,text[])",
+    "kosmos.set_vector_search(integer,integer)",
+    "kosmos.prepare_on_shard(text,oid,text)",
+    "kosmos.run_on_shard(text,oid,text[])",
+    "kosmos.search_state_of_shard(oid,uuid,text,text[],double precision[])",
+    "kosmos.search_state(uuid,text,text[],double precision[])",
+    "kosmos.search_state_of_reader(uuid,text[],text,text[],double precision[])",
+    "kosmos.located_passages(uuid,uuid[])",
+    "kosmos.passages_of_reader(uuid,text[],text,uuid[])",
 )
-"""Functions of filters; one has a row type as parameter, so they are distributed after the tables."""
+"""Functions that nodes run; one has a row type as parameter, so they are distributed after the tables."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,7 +107,7 @@ def plan(connection: psycopg.Connection, shards: int | None = None) -> list[sql.
     steps = [
         *_functions(FUNCTIONS_OF_POLICIES, state),
         *_tables(tables, references, state, shards),
-        *_functions(ROW_FUNCTIONS, state),
+        *_functions(NODE_FUNCTIONS, state),
         *_truncations(tables, state),
     ]
     return [*_MODES, *steps, _GRANT] if steps else []

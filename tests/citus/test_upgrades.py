@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -62,11 +63,12 @@ def test_data_from_before__is_moved_whole_and_goes_on_through_all_migrations(
     with psycopg.connect(database.admin_url or "", autocommit=True) as connection:
         assert not any(_rows_of_coordinator(connection).values())
 
-        def hits() -> list[str]:
-            with Engine(settings, embedder=HashingEmbedder()) as engine:
+        def hits(**more: Any) -> list[str]:
+            with Engine(changed(settings, more), embedder=HashingEmbedder()) as engine:
                 return [hit.source for hit in engine.tenant("acme").search("number7 margin", 10).hits]
 
         assert hits() == before
+        assert hits(**{"database.use_nodes": True}) == before
         # A later revision runs on distributed tables, in both directions, and so does a change of functions.
         assert set_up(database, add_revision(tmp_path, monkeypatch)).before == REVISION
         set_up(database, REVISION)

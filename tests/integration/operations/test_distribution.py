@@ -18,12 +18,13 @@ from kosmos_rag.storage.citus import (
     DISTRIBUTED,
     FUNCTIONS_OF_POLICIES,
     LOCAL,
-    ROW_FUNCTIONS,
+    NODE_FUNCTIONS,
     plan,
     preview,
     render,
 )
 from kosmos_rag.storage.expected_catalog import VERSION
+from kosmos_rag.storage.functions import load_functions
 from kosmos_rag.storage.setup import distribute_tables
 from kosmos_rag.storage.tenants import tenant
 from tests.citus.statements import of_distributed_tables, written_out
@@ -110,7 +111,7 @@ def test_columns__have_no_sequence_over_all_tenants(admin: psycopg.Connection) -
 
 
 @pytest.mark.usefixtures("tenant_name")
-def test_functions__of_the_plan_are_those_of_policies_and_rows(admin: psycopg.Connection) -> None:
+def test_functions__of_the_plan_are_all_but_those_of_the_queue(admin: psycopg.Connection) -> None:
     policies = " ".join(
         text
         for (text,) in admin.execute(
@@ -118,11 +119,15 @@ def test_functions__of_the_plan_are_those_of_policies_and_rows(admin: psycopg.Co
         )
     )
     assert {f"{name}()" for name in re.findall(r"kosmos\.\w+(?=\()", policies)} == set(FUNCTIONS_OF_POLICIES)
-    for signature in (*FUNCTIONS_OF_POLICIES, *ROW_FUNCTIONS):
+    for signature in (*FUNCTIONS_OF_POLICIES, *NODE_FUNCTIONS):
         row = admin.execute(
             "SELECT %s::regprocedure::text, prosecdef FROM pg_proc WHERE oid = %s::regprocedure", [signature, signature]
         ).fetchone()
         assert row == (signature, False)
+    planned = {
+        re.sub(r"kosmos\.(\w+)\(.*", r"\1", signature) for signature in (*FUNCTIONS_OF_POLICIES, *NODE_FUNCTIONS)
+    }
+    assert load_functions().keys() - planned == {"claim_jobs", "new_job_id"}
 
 
 @pytest.mark.usefixtures("tenant_name")
@@ -165,7 +170,7 @@ def test_plan__can_be_run_and_leaves_the_references_as_they_were(engine: Engine,
     assert not [call for call in calls if call.startswith(("kosmos.jobs ", "kosmos.sync_runs "))]
     truncated = len(DISTRIBUTED)
     assert set(calls[-truncated:]) == {f"kosmos.{table} truncated" for table in DISTRIBUTED}
-    assert calls[-truncated - len(ROW_FUNCTIONS) : -truncated] == list(ROW_FUNCTIONS)
+    assert calls[-truncated - len(NODE_FUNCTIONS) : -truncated] == list(NODE_FUNCTIONS)
 
 
 @pytest.mark.usefixtures("tenant_name")
