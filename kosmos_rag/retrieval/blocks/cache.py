@@ -71,7 +71,7 @@ class PassageCache:
             rows: Fields of passages by chunk id.
         """
         reader = _digest(principals)
-        names = tuple([name for name in next(iter(rows.values())) if name != "metadata"])
+        names = tuple([name for name in next(iter(rows.values()), {}) if name != "metadata"])
         self._rows.put({(reader, parts[chunk_id], chunk_id): _pack(names, row) for chunk_id, row in rows.items()})
 
     @property
