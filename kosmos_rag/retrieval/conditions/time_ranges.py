@@ -73,6 +73,7 @@ _COUNT = rf"(?P<count>\d+|{_any(_NUMBERS)})"
 _UNIT, _DIRECTION = rf"(?P<unit>{_any(_UNITS)})", rf"(?P<direction>{_any(_DIRECTIONS)})"
 _FILLER = rf"(?:\s+{_any(_WORDS['fillers'])})*"
 _FINAL_YEAR = re.compile(rf"{_YEAR}$")
+_AMOUNT = re.compile(rf"\b{_any(_WORDS['amounts'])}\s+$", re.IGNORECASE)
 _BOUND = re.compile(rf"\b({_any(_BOUNDS)}){_FILLER}\s*$", re.IGNORECASE)
 _BEFORE_MONTH = re.compile(rf"\b{_any({*_BOUNDS, *_JOINS, *_WORDS['fillers']})}\s+$", re.IGNORECASE)
 
@@ -105,7 +106,9 @@ def _resolve(resolve: Callable[[re.Match[str], date], Days | None], match: re.Ma
 
 
 def _is_other_word(match: re.Match[str], text: str) -> bool:
-    """Return whether the name of a month is another word here: `may`, `mar`."""
+    """Return whether the name of a month is another word here, `may`, or a year a number: `more than 2000`."""
+    if _FINAL_YEAR.fullmatch(match[0]):
+        return bool(_AMOUNT.search(text[: match.start()]))
     word = match.groupdict().get("month")
     if word is None or match[0] != word or word.lower() not in _AMBIGUOUS:
         return False
@@ -295,7 +298,7 @@ def _patterns() -> Iterator[tuple[re.Pattern[str], Callable[[re.Match[str], date
         (month, _resolve_month),
         (_YEAR, _resolve_year),
     ):
-        yield re.compile(rf"(?<![\w.-]){pattern}(?![\w-])", re.IGNORECASE), resolve
+        yield re.compile(rf"(?<![\w.-])(?<!\d:){pattern}(?![\w-]|[.]\d)", re.IGNORECASE), resolve
 
 
 _PATTERNS = tuple(_patterns())

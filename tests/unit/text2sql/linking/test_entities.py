@@ -40,6 +40,8 @@ def test_a_code__is_meant_by_its_meaning_and_a_stop_word_is_no_value() -> None:
     [
         ("usage count greater than 100", [(">", "100")]),
         ("no more than 1,500 runs, and at least 3", [("<=", "1500"), (">=", "3")]),
+        ("more than 2000 runs", [(">", "2000")]),
+        ("al menos 1999 usos", [(">=", "1999")]),
         ("scores over 2.5 and below 9", [(">", "2.5"), ("<", "9")]),
         ("runs after 2005 with more than one user", []),
         ("the overhead of 7 runs", []),
