@@ -44,19 +44,31 @@ _OPERATORS: dict[Operator, dict[str, str]] = {
         "spanish": "como máximo|no más de",
     },
     ">": {
-        "english": "(?:more|greater|higher|larger|bigger) than|over|above|exceed(?:s|ed|ing)?",
-        "german": "(?:mehr|größer|höher|länger) als|über",
+        "english": "(?:more|greater|higher|larger|bigger|longer|older) than|over|above|exceed(?:s|ed|ing)?",
+        "german": "(?:mehr|größer|höher|länger|älter) als|über",
         "spanish": "más de|mayor(?:es)? (?:que|a|de)",
     },
     "<": {
-        "english": "(?:less|fewer|lower|smaller) than|under|below",
-        "german": "(?:weniger|kleiner|niedriger|kürzer) als|unter",
+        "english": "(?:less|fewer|lower|smaller|shorter|younger) than|under|below",
+        "german": "(?:weniger|kleiner|niedriger|kürzer|jünger) als|unter",
         "spanish": "menos de|menor(?:es)? (?:que|a|de)",
     },
 }
 """In this order: `no more than` has `more than`. The language decides what the signs of the number mean."""
+_RANGES = {"english": ("between", "and"), "german": ("zwischen", "und"), "spanish": ("entre", "y")}
+"""Words before both numbers of a range, which belong to it."""
+_SIGNED = rf"(?>-?{numbers.NUMBER})"
+_END = r"(?![\w-])(?! (?:hundred|thousand|million|billion|trillion|tausend|million|milliarde|mil\b|millon|millón))"
+"""After a number that is not multiplied by the next word."""
+_BETWEEN = [
+    (
+        language,
+        re.compile(rf"\b{before} (?P<least>{_SIGNED}) {between} (?P<most>{_SIGNED}){_END}", re.IGNORECASE),
+    )
+    for language, (before, between) in _RANGES.items()
+]
 _BOUNDS = [
-    (operator, language, re.compile(rf"\b(?:{words}) (?P<number>-?{numbers.NUMBER})(?![\w-])", re.IGNORECASE))
+    (operator, language, re.compile(rf"\b(?:{words}) (?P<number>{_SIGNED}){_END}", re.IGNORECASE))
     for operator, by_language in _OPERATORS.items()
     for language, words in by_language.items()
 ]
@@ -100,9 +112,17 @@ def find_entities(
 def _find_bounds(text: str) -> tuple[NumberBound, ...]:
     """Return the numbers that a text compares with, in the order of the text."""
     bounds: dict[int, NumberBound | None] = {}
+
+    def add(match: re.Match[str], group: str, operator: Operator, language: str) -> None:
+        number = numbers.read_number(match[group], language)
+        bound = None if number is None else NumberBound(text=match[0], operator=operator, number=number)
+        bounds.setdefault(match.start(group), bound)
+
     for operator, language, pattern in _BOUNDS:
         for match in pattern.finditer(text):
-            number = numbers.read_number(match["number"], language)
-            bound = None if number is None else NumberBound(text=match[0], operator=operator, number=number)
-            bounds.setdefault(match.start("number"), bound)
+            add(match, "number", operator, language)
+    for language, pattern in _BETWEEN:
+        for match in pattern.finditer(text):
+            add(match, "least", ">=", language)
+            add(match, "most", "<=", language)
     return tuple(bound for _, bound in sorted(bounds.items(), key=itemgetter(0)) if bound is not None)
