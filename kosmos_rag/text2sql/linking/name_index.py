@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from kosmos_rag.core.extras import require_extra
 from kosmos_rag.core.text.bm25 import inverse_document_frequency
+from kosmos_rag.core.text.dictionary import is_word
 from kosmos_rag.engine.stop_words import find_stop_words
 from kosmos_rag.engine.synonyms import Synonyms
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, TableSchema
@@ -90,7 +91,8 @@ class _Vocabulary:
         )
         words = [other for length in lengths for other in self.by_length[length]]
         near = process.extractOne(word, words, scorer=fuzz.ratio, score_cutoff=_MIN_RATIO)
-        return {self.numbers[near[0]]: near[1] / 100} if near else {}
+        # `patent` is no typo of `patient`.
+        return {self.numbers[near[0]]: near[1] / 100} if near and not is_word(word, "english") else {}
 
 
 def _relatedness(word: str, other: str) -> float:

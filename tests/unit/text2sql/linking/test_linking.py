@@ -181,6 +181,16 @@ def test_columns__are_cut_where_the_evidence_ends() -> None:
     assert "label" not in linked.columns[0].parts, "rows are counted, not named"
 
 
+def test_a_word_of_the_language__is_no_typo_of_a_name() -> None:
+    schema = DatabaseSchema(name="clinic", tables=(_table("patient", "district"), _table("machine", "cores")))
+    index = NameIndex([schema], HINTS)
+    assert [word.text for word in index.words("patents on distinct machines with at least 16 cores")] == [
+        "machin",
+        "cor",
+    ]
+    assert [word.text for word in index.words("the pattient")] == ["pattient"]
+
+
 def test_a_word_of_the_question__counts_for_the_first_column_that_has_it() -> None:
     tables = [_table(f"table_{number}", "state", "state_code") for number in range(3)]
     schema = DatabaseSchema(name="money", tables=(*tables, _table("money", "net_revenue_total", "kind")))
