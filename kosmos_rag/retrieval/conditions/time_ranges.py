@@ -106,7 +106,7 @@ def _resolve(resolve: Callable[[re.Match[str], date], Days | None], match: re.Ma
 
 
 def _is_other_word(match: re.Match[str], text: str) -> bool:
-    """Return whether the name of a month is another word here, `may`, or a year a number: `more than 2000`."""
+    """Return whether a month is another word, `may`, or a year an amount, `more than 2000`."""
     if _FINAL_YEAR.fullmatch(match[0]):
         return bool(_AMOUNT.search(text[: match.start()]))
     word = match.groupdict().get("month")
