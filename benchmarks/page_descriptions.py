@@ -73,9 +73,9 @@ def is_held_out(file: str) -> bool:
     return hashlib.sha256(file.encode()).digest()[0] % 2 == 1
 
 
-Part = Literal["first", "second", "third", "fourth", "fifth", "held-out"]
+Part = Literal["first", "second", "third", "fourth", "fifth", "sixth", "held-out"]
 PARTS: tuple[Part, ...] = get_args(Part)
-_FOLDERS = ("second", "third", "fourth", "fifth")
+_FOLDERS = ("second", "third", "fourth", "fifth", "sixth")
 """Parts with a folder of their own."""
 
 
