@@ -40,7 +40,7 @@ from kosmos_rag.parsing.sandbox.client import parse_confined, start_parser
 from kosmos_rag.parsing.small_text import parse_small_text
 from kosmos_rag.parsing.text.definitions import has_grammar
 
-PIPELINE_VERSION = 23
+PIPELINE_VERSION = 24
 """Incremented if parsing, chunking or analysis changes its output: stored documents are then processed again."""
 
 HEADER_TOKENS = 48

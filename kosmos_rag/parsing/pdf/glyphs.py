@@ -14,13 +14,15 @@ CONTROLS = re.compile(r"[\x03-\x08\x0b\x0c\x0e-\x1f]")
 """Numbers of glyphs that no text has as characters."""
 _ACCENTS = dict(
     zip(
-        "\u0060\u00a8\u00b4\u00b8\u02c6\u02c7\u02da\u02dc",
-        "\u0300\u0308\u0301\u0327\u0302\u030c\u030a\u0303",
+        "\u0060\u00a8\u00b4\u00b8\u02c6\u02c7\u02da\u02dc\u02dd",
+        "\u0300\u0308\u0301\u0327\u0302\u030c\u030a\u0303\u030b",
         strict=True,
     )
 )
 """Accents that TeX draws over or under a letter, and those that Unicode has for it."""
 ACCENTS = re.compile(f"[{''.join(_ACCENTS)}]")
+TURNED_LIGATURES = re.compile("[\u0622\u0623\u0625\u0627\u0671]\u0644")
+"""Alef before lam, which one glyph draws as lam before alef."""
 NO_CHARACTER = "\u200b"
 """Replaces what belongs to another character; it is not printed."""
 _CEDILLA = "\u00b8"
@@ -82,6 +84,24 @@ def compose_accents(layer: Any, text: str, to_index: Callable[[int], int]) -> st
             for space in _spaces_around(text, at):
                 characters[space] = NO_CHARACTER
     return "".join(characters)
+
+
+def order_ligatures(layer: Any, text: str, to_index: Callable[[int], int]) -> str:
+    """Return a text whose Arabic ligatures have their letters in order.
+
+    PDFium turns the letters of a line round, also those that one glyph draws.
+
+    Args:
+        layer: the raw text layer.
+        text: what PDFium reads.
+        to_index: returns the index in the layer of a character of the text.
+    """
+
+    def read(pair: re.Match[str]) -> str:
+        alef, lam = (_read_advance(layer, to_index(at)) for at in (pair.start(), pair.start() + 1))
+        return pair[0][::-1] if alef == lam else pair[0]
+
+    return TURNED_LIGATURES.sub(read, text)
 
 
 def _find_nearest(column: Sequence[int], at: int) -> Sequence[int]:

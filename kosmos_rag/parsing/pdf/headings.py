@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.headings import LONGEST
 from kosmos_rag.parsing.pdf.cells import LEADING, is_value
 from kosmos_rag.parsing.pdf.graphics import NEAR
-from kosmos_rag.parsing.pdf.lines import LARGER, Line, join_text
+from kosmos_rag.parsing.pdf.lines import LARGER, Line, join_line, join_text
 from kosmos_rag.parsing.pdf.page_lines import APART, Paragraph, line_distance
 from kosmos_rag.parsing.pdf.table_evidence import LEADER
 
@@ -21,7 +22,7 @@ _MOST_IN_A_ROW = 3
 """Headings of one style without text between them; more are a list."""
 _NUMBER = re.compile(r"((?:\d{1,2}(?:\.\d{1,2}){0,4}|[A-Z](?:\.\d{1,2})+|[IVX]{1,5}(?=\.)))\.?\s+(?=[^\W\d_])")
 _CHAPTER = re.compile(r"[^\W\d_]{2,} (?:\d{1,2}|[A-Z]|[IVX]{1,5})[.:]?")
-_ITEM = re.compile(r"(?:[•▪◦‣○●■□☐☒*–—-]|\(?[a-z][.)]|\d+[.)](?=\s+[a-z]))\s|\d{3,}\s")  # noqa: RUF001
+_ITEM = re.compile(r"(?:[•▪◦‣○●■□☐☒*–—-]|\(?[a-z][.)]|\d+[.)](?=\s+[a-z]))\s")  # noqa: RUF001
 _MONTH = r"(?:jan|feb|mar|mär|apr|may|mai|jun|jul|aug|sep|oct|okt|nov|dec|dez)\w*\.?"
 _DATE = re.compile(
     rf"\W*(?:\w+day,?\s+)?(?:\d{{1,4}}[-./]\d{{1,2}}[-./]\d{{1,4}}|(?:\d{{1,2}}\.?\s+(?:of\s+)?)?{_MONTH}"
@@ -37,6 +38,8 @@ _LABEL = re.compile(r"[a-z] [A-Z]|[^\W\d_A-Z][^A-Z:]*:")
 """Begins a line of a form: a letter as its number, or words in small letters with a colon."""
 _ADDRESS = re.compile(r"(?:https?://|www\.)\S+")
 _POINT = re.compile(r"\d{1,2}\.\s")
+_HOUSE = re.compile(r"\d{3,}\s")
+"""Begins a street of an address, where it is not larger."""
 _LETTERS = re.compile(
     r"(?:(?=.*\b[a-z\d]{2}\b)(?:\W*\b[a-z\d]{1,2}\b)+|(?:\W*\b[a-z\d]{1,2}\b){1,3})\W*", re.IGNORECASE | re.ASCII
 )
@@ -165,7 +168,10 @@ def _candidates(flow: Sequence[Paragraph], styles: _TextStyles) -> Iterator[tupl
     """
     marked: list[tuple[Paragraph, str | None]] = []
     for before, paragraph, following in zip([None, *flow], flow, [*flow[1:], None], strict=False):
-        title = None if _has_cells(paragraph, before, following) else _title(paragraph, styles)
+        part = paragraph
+        if paragraph.lines and styles.is_larger(paragraph) and (aside := _find_aside(paragraph, before, following)):
+            part = replace(paragraph, lines=[join_line(paragraph.lines[0].runs[:aside])])
+        title = None if _has_cells(part, before, following) else _title(part, styles)
         is_heading = (
             title is not None
             and (not _is_label(title) or styles.is_title_above(paragraph, following))
@@ -204,6 +210,7 @@ def _title(paragraph: Paragraph, styles: _TextStyles) -> str | None:
         or any(line.is_label for line in paragraph.lines)
         or (_is_list(paragraph.lines) and not styles.is_broken_title(paragraph))
         or _ITEM.match(title)
+        or (_HOUSE.match(title) and not (styles.is_larger(paragraph) and paragraph.lines[0].bold))
         or _REMARK.fullmatch(title)
         or _LETTERS.fullmatch(title)
         or (_DATE if paragraph.lines[0].bold else _DATE_AT_PLACE).fullmatch(title)
@@ -275,6 +282,23 @@ def _has_cells(paragraph: Paragraph, before: Paragraph | None, following: Paragr
         neighbors = [*(before.lines[-1:] if before else ()), *(following.lines[:1] if following else ())]
         return any(map(_find_gaps, neighbors)) or not line.runs[gaps[0]].text[:1].isalpha()
     return not all(_is_number(join_text(line.runs[: gaps[-1]])) for line, gaps in lines)
+
+
+def _find_aside(paragraph: Paragraph, before: Paragraph | None, following: Paragraph | None) -> int:
+    """Return the place of a run on the right of a title, as a date.
+
+    The result is 0 if there is none. The run ends at the right edge of the text. Cells are above or below others, and
+    headers are the first line of the file.
+    """
+    gaps = _find_gaps(paragraph.lines[0]) if len(paragraph.lines) == 1 else []
+    if len(gaps) != 1 or before is None or following is None:
+        return 0
+    if any(map(_find_gaps, (*before.lines[-1:], *following.lines[:1]))):
+        return 0
+    title, aside = (paragraph.lines[0].runs[at] for at in (gaps[0] - 1, gaps[0]))
+    edge = following.box.right if following.box else max((line.right for line in following.lines), default=0.0)
+    is_at_edge = paragraph.lines[0].right > edge - aside.size
+    return gaps[0] if is_at_edge and (aside.size == title.size or not aside.bold) else 0
 
 
 def _find_gaps(line: Line) -> list[int]:

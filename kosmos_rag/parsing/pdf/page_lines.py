@@ -2,10 +2,11 @@
 
 import math
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from kosmos_rag.parsing.pdf.cells import FoundTable
 from kosmos_rag.parsing.pdf.graphics import Box
@@ -122,13 +123,14 @@ def measure(pages: Sequence[PageLines]) -> Metrics:
     lines = [line for page in pages for line in page.lines]
     style = find_body_style([line for line in lines if not line.is_label] or lines)
     distances = sorted(
-        distance
+        (distance, min(len(above.text), len(below.text)))
         for page in pages
         for above, below in pairwise(page.lines)
         if above.size == below.size and 0.5 < (distance := line_distance(above, below)) < 4
     )
     # Paragraphs of two lines have as many gaps as lines: the lower quartile is within them still.
-    distance = distances[len(distances) // 4] if distances else 1.2
+    ends = list(accumulate(letters for _, letters in distances))
+    distance = distances[bisect_right(ends, ends[-1] / 4)][0] if ends else 1.2
     return Metrics(size=style[0] if style else 0.0, distance=distance)
 
 

@@ -241,6 +241,8 @@ class _PageBuilder:
             return True
         if above.style != line.style and not self._same_text(above, line):
             return True
+        if _begins_note(line) or self._is_next_item(above, line):
+            return True
         if self._is_apart(above, line):
             return not self._is_spaced(above, line)
         if _NUMBERED.match(line.text) and (line.bold or self._metrics.is_larger(line)):
@@ -250,6 +252,11 @@ class _PageBuilder:
         if not _SENTENCE_END.search(above.text):
             return False
         return self._is_indented(above, line, below) or self._is_cut_short(above, line)
+
+    def _is_next_item(self, above: Line, line: Line) -> bool:
+        """Return whether a line begins another item below the item of a list."""
+        first = self._text.lines[0] if self._text and self._text.lines[-1] is above else above
+        return abs(line.left - first.left) < NEAR and bool(_ITEM.match(line.text) and _ITEM.match(first.text))
 
     def _begins_like(self, above: Line, line: Line, below: Line | None) -> bool:
         """Return whether a line and the one above it are indented as first lines of paragraphs."""
@@ -354,3 +361,9 @@ class _PageBuilder:
                     self._edges[key] = other.right
         key = round(line.left / _EDGE_POINTS)
         return max(line.right, *(self._edges.get(near, line.right) for near in (key - 1, key, key + 1)))
+
+
+def _begins_note(line: Line) -> bool:
+    """Return whether a line begins with a raised mark, as a footnote does."""
+    mark = line.runs[0] if line.runs else None
+    return mark is not None and mark.size < line.size and mark.baseline > line.baseline and not mark.text[0].isalpha()

@@ -372,7 +372,7 @@ def _join_text(sections: Iterator[Region | _Section]) -> Iterator[Region]:
     lines: list[Line] = []
     for section in sections:
         if isinstance(section, _Section):
-            lines += (_join_row(row.lines) for row in section.rows)
+            lines += (line for row in section.rows for line in _join_row(row.lines))
         else:
             if lines:
                 yield Region(lines)
@@ -382,8 +382,22 @@ def _join_text(sections: Iterator[Region | _Section]) -> Iterator[Region]:
         yield Region(lines)
 
 
-def _join_row(lines: Sequence[Line]) -> Line:
-    if len(lines) == 1:
-        return lines[0]
-    joined = join_line([run for line in lines for run in line.runs])
-    return joined._replace(text=" ".join(line.text for line in lines))
+def _join_row(lines: Sequence[Line]) -> Iterator[Line]:
+    """Yield the lines of a row as one, and a title before smaller words."""
+    start = 0
+    for end in range(1, len(lines) + 1):
+        if end < len(lines) and not _is_title_before(lines[end - 1], lines[end]):
+            continue
+        part = lines[start:end]
+        joined = join_line([run for line in part for run in line.runs]) if len(part) > 1 else part[0]
+        yield joined._replace(text=" ".join(line.text for line in part))
+        start = end
+
+
+def _is_title_before(line: Line, other: Line) -> bool:
+    """Return whether words are larger than those on their right.
+
+    Titles in two sizes are bold.
+    """
+    has_words = any(word.isalpha() and len(word) > 1 for word in line.text.split())
+    return has_words and not other.bold and line.size > LARGER * other.size

@@ -12,7 +12,15 @@ from typing import Any, NamedTuple
 
 from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.pdf.faces import Face, Faces
-from kosmos_rag.parsing.pdf.glyphs import ACCENTS, CONTROLS, NO_CHARACTER, compose_accents, read_glyphs
+from kosmos_rag.parsing.pdf.glyphs import (
+    ACCENTS,
+    CONTROLS,
+    NO_CHARACTER,
+    TURNED_LIGATURES,
+    compose_accents,
+    order_ligatures,
+    read_glyphs,
+)
 from kosmos_rag.parsing.pdf.graphics import Box, Rules, load_pdfium, unite
 
 _LINE_PIECES = re.compile(r"[^\ufffe\x02\r\n]+[\ufffe\x02]?")
@@ -110,6 +118,8 @@ class LayerReader:
         self._text = letters or self._text
         if ACCENTS.search(self._text):
             self._text = compose_accents(self._layer, self._text, self._to_index)
+        if TURNED_LIGATURES.search(self._text):
+            self._text = order_ligatures(self._layer, self._text, self._to_index)
         self._text = _CODES.sub(self._read_code, self._text)
 
     def read(self) -> list[tuple[int, list[Run]]]:
@@ -231,6 +241,9 @@ class LayerReader:
             return round(size, 1), 0
         matrix = self._matrix
         a, b, c, d = matrix.a, matrix.b, matrix.c, matrix.d
+        if size < 0:
+            # Letters of a negative size are upright where the matrix turns them back.
+            size, a, b, c, d = -size, -a, -b, -c, -d
         scaled = round(size * (d if c == 0.0 and d > 0.0 else math.hypot(c, d)), 1) or round(size, 1)
         if b != 0.0 and abs(b) > abs(a):
             return scaled, UPWARD if b > 0 else DOWNWARD

@@ -10,6 +10,7 @@ import fpdf
 import pypdfium2
 import pytest
 from reportlab.lib.styles import getSampleStyleSheet
+from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import Paragraph, SimpleDocTemplate, Spacer
 
 from kosmos_rag.core.errors import ParseError
@@ -751,3 +752,70 @@ def test_parse_pdf__boxes_of_divided_words_pages_and_tables(report_pdf: bytes) -
     ((text, box),) = boxed(bytes(page.output()))
     assert "315" in text
     assert box.right - box.left > 3_000
+
+
+def test_parse_pdf__each_footnote_begins_at_its_raised_mark() -> None:
+    notes = [
+        (50, 603, "1", 5), (53, 600, "The first note of the page goes on in the line that is below it, and", 8),
+        (50, 591, "ends at the edge with the words of this line, which are wide enough.", 8),
+        (50, 585, "2", 5), (53, 582, "The second note begins where the mark is raised above its first line,", 8),
+    ]  # fmt: skip
+    parsed = draw_sizes([*((x, y + 100, text, size) for x, y, text, size in TEXT_LINES), *notes])
+    assert [paragraph[:2] for paragraph in parsed.text.split("\n\n")[1:]] == ["1T", "2T"]
+
+
+def test_parse_pdf__each_item_of_a_list_without_indents_is_a_paragraph() -> None:
+    lines = [
+        "1. The applicant meets the conditions that the law has, and shows",
+        "it by a certificate of this year.",
+        "2. The applicant has the mark of the examination that is asked for.",
+        "3. The applicant sends the form.",
+    ]
+    parsed = parse_drawn(*column(50, 700, lines))
+    assert [paragraph[:2] for paragraph in parsed.text.split("\n\n")] == ["1.", "2.", "3."]
+
+
+def test_parse_pdf__the_distance_of_lines_is_that_of_the_longest_ones() -> None:
+    lines = [
+        (700, "May 5, 2023"),
+        (673, "To the persons of the shift:"),
+        (646, "There were twenty bottles of water and ten blankets in the lorry of"),
+        (633, "the second day, which three persons drove for fifteen hours."),
+        (606, "Best regards,"),
+        (579, "Ada"),
+    ]
+    parsed = draw_sizes([(50, y, text, 11) for y, text in lines])
+    assert [paragraph.split()[0] for paragraph in parsed.text.split("\n\n")] == ["May", "To", "There", "Best", "Ada"]
+
+
+BODY = "The words of the text go on in this line, and in the next"
+TEXT_LINES = [(50.0, 600.0 - 12 * at, BODY, 10.0) for at in range(4)]
+
+
+def test_parse_pdf__a_title_is_apart_from_smaller_words_on_its_right() -> None:
+    parsed = draw_sizes([(50, 700, "Method of the pump", 24), (400, 700, "Pumps 2", 10), *TEXT_LINES])
+    assert [heading.title for heading in parsed.headings] == ["Method of the pump"]
+    assert parsed.text.startswith("Method of the pump\n\nPumps 2\n\n")
+
+
+def test_parse_pdf__a_title_has_no_word_that_is_set_apart_on_its_right() -> None:
+    first = (50.0, 740.0, "OMB Number: 4040", 10.0)
+    parsed = draw_sizes([first, (50, 700, "Application for assistance", 14), (480, 700, "Dec-2015", 14), *TEXT_LINES])
+    assert [heading.title for heading in parsed.headings] == ["Application for assistance"]
+
+
+@pytest.mark.parametrize(("face", "titles"), [("Helvetica", []), ("Helvetica-Bold", ["2023 Registration of pumps"])])
+def test_parse_pdf__a_title_that_begins_with_a_year_is_larger_and_bold(face: str, titles: list[str]) -> None:
+    parsed = draw_sizes([(50, 700, "2023 Registration of pumps", 18), *TEXT_LINES], first_face=face)
+    assert [heading.title for heading in parsed.headings] == titles
+
+
+def draw_sizes(lines: list[tuple[float, float, str, float]], first_face: str = "Helvetica") -> ParsedDocument:
+    """A page of lines, each with its left edge, its baseline and its size in points."""
+    file = io.BytesIO()
+    page = Canvas(file, pagesize=(600, 800))
+    for at, (x, y, text, size) in enumerate(lines):
+        page.setFont("Helvetica" if at else first_face, size)
+        page.drawString(x, y, text)
+    page.save()
+    return parse_pdf(file.getvalue())

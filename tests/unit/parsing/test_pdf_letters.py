@@ -1,8 +1,8 @@
 """Letters of a PDF: bold faces, codes of TeX fonts, and letters that run in another direction."""
 
 import sys
-from collections.abc import Sequence
-from types import FrameType
+from collections.abc import Mapping, Sequence
+from types import FrameType, MappingProxyType
 
 import pytest
 
@@ -19,10 +19,12 @@ def draw(content: str, *fonts: str) -> ParsedDocument:
     return draw_pages([content], *fonts)
 
 
-def draw_pages(contents: Sequence[str], *fonts: str) -> ParsedDocument:
-    """Pages whose fonts are named F1, F2 and so on."""
+def draw_pages(
+    contents: Sequence[str], *fonts: str, others: Mapping[int, bytes] = MappingProxyType({})
+) -> ParsedDocument:
+    """Pages whose fonts are named F1, F2 and so on, in a file with other objects."""
     resources = " ".join(f"/F{number} {font}" for number, font in enumerate(fonts, start=1))
-    objects: dict[int, bytes] = {}
+    objects: dict[int, bytes] = {**others}
     for number, content in zip(range(10, 10 + 2 * len(contents), 2), contents, strict=True):
         page = (
             f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 600 400] /Contents {number + 1} 0 R "
@@ -141,6 +143,38 @@ def test_parse_pdf__accents_of_tex_belong_to_the_letters_below_them() -> None:
         for left, before, width, letter, after in [(50, "M", 9, "e", "xico"), (90, "F", 5.5, "\\365", "sica")]
     )
     assert draw(words, face).text == "México Física"
+
+
+def test_parse_pdf__double_accents_of_tex_belong_to_their_letters() -> None:
+    encoding = "<< /Type /Encoding /BaseEncoding /StandardEncoding >>"
+    face = f"<< /Type /Font /Subtype /Type1 /BaseFont /Times-Roman /Encoding {encoding} >>"
+    parts = [(50, "el"), (58, "\\315"), (57.2, "o"), (62.2, "re")]
+    words = "".join(f"BT /F1 10 Tf {left} 350 Td ({text}) Tj ET " for left, text in parts)
+    assert draw(words, face).text == "előre"
+
+
+def test_parse_pdf__letters_of_a_negative_size_that_are_turned_back_are_upright() -> None:
+    words = "".join(
+        f"BT /F1 -10 Tf -1 0 0 -1 {left} {y} Tm ({text}) Tj ET "
+        for left, y, text in [(50, 350, "Precincts"), (120, 350, "Total"), (50, 330, "44"), (120, 330, "51,712")]
+    )
+    assert draw(words, font("Helvetica")).text == "Precincts Total\n44 51,712"
+
+
+def test_parse_pdf__letters_of_an_arabic_ligature_are_in_order() -> None:
+    # The fourth glyph draws two letters, which the file names in the order in which they are read.
+    codes = {"a": "0627", "b": "0644", "c": "0645", "d": "0644 0627".replace(" ", ""), "e": "062A"}
+    lines = "".join(f"<{ord(code):02x}> <{letters}>\n" for code, letters in codes.items())
+    mapping = (
+        "/CIDInit /ProcSet findresource begin 12 dict begin begincmap /CMapType 2 def\n"
+        "1 begincodespacerange <00> <ff> endcodespacerange\n"
+        f"{len(codes)} beginbfchar\n{lines}endbfchar endcmap end end"
+    )
+    face = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica /ToUnicode 40 0 R >>"
+    # The page has the glyphs from left to right.
+    content = "BT /F1 10 Tf 50 350 Td (edcba) Tj ET"
+    others = {40: f"<< /Length {len(mapping)} >>\nstream\n{mapping}\nendstream".encode()}
+    assert draw_pages([content], face, others=others).text == "\u0627\u0644\u0645\u0644\u0627\u062a"
 
 
 def test_parse_pdf__a_cedilla_of_tex_belongs_to_the_letter_above_it() -> None:
