@@ -62,9 +62,16 @@ def run(set_name: SetArgument, *, grid: GridOption = None, options: EvaluationOp
     with progress(visible=not options.as_json) as runner.on_progress:
         evaluations = [runner.evaluate_configuration(dict(changes)) for changes in configurations]
     if options.as_json:
-        print_json({"evaluations": [_serialize_evaluation(evaluation) for evaluation in evaluations]})
-    else:
-        _print_evaluations(evaluations)
+        values = [_serialize_evaluation(evaluation) for evaluation in evaluations]
+        print_json({"evaluations": values, "gone_labels": runner.gone_labels})
+        return
+    _print_evaluations(evaluations)
+    if labels := runner.gone_labels:
+        first = ", ".join(labels[:3])
+        console().print(
+            f"note: no readable document has the place of {len(labels):,} labels, which count as not "
+            f"found: {first}; check source, section and lines"
+        )
 
 
 @app.command("list")

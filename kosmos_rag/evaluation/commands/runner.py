@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from kosmos_rag.core.config import Settings
     from kosmos_rag.core.protocols import Embedder
     from kosmos_rag.engine.engine import Engine
+    from kosmos_rag.engine.tenant import Tenant
     from kosmos_rag.evaluation.offline import BeirSet, Evaluation, QuestionSet
 
 SetArgument = Annotated[
@@ -70,6 +71,8 @@ class EvaluationRunner:
     answers: bool = False
     on_progress: OnProgress | None = None
     store: bool = True
+    gone_labels: list[str] | None = None
+    """Labels whose place no document of the reader has, so that they count as not found; None before the first run."""
     _embedders: "dict[str, Embedder]" = field(default_factory=dict)
     _ingested_tenants: set[str] = field(default_factory=set)
 
@@ -125,6 +128,7 @@ class EvaluationRunner:
         """
         from kosmos_rag.core.types import EVALUATOR
         from kosmos_rag.engine.engine import Engine
+        from kosmos_rag.evaluation.monitor.labels import find_stale_labels_as_asked
         from kosmos_rag.evaluation.offline import Evaluations, Plan, evaluate, for_evaluation
         from kosmos_rag.evaluation.offline.grid import label, require_applied
 
@@ -138,15 +142,21 @@ class EvaluationRunner:
             effective = reader.effective_settings
             require_applied(requested, effective, changes)
             warm_up(engine)
+
+            def open_reader(principals: tuple[str, ...]) -> "Tenant":
+                return engine.tenant(name, principals=principals, collection=self.collection, subject=EVALUATOR)
+
+            if self.gone_labels is None:
+                judged = () if self.beir else self.questions.questions
+                stale = find_stale_labels_as_asked(reader, judged, open_reader)
+                self.gone_labels = [label.describe() for label in stale if label.problem == "gone"]
             plan = Plan(
                 label=label(self.describe_changes(changes)),
                 settings=effective,
                 answers=self.answers,
                 collection=self.collection,
                 principals=self.principals,
-                open_reader=lambda principals: engine.tenant(
-                    name, principals=principals, collection=self.collection, subject=EVALUATOR
-                ),
+                open_reader=open_reader,
             )
             evaluation = evaluate(reader, questions or self.questions, plan, self.on_progress)
             if self.store:

@@ -5,12 +5,12 @@ published after the day on which a person last checked the label.
 """
 
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC
 from typing import Literal
 
-from kosmos_rag.core.types import DocumentInfo
+from kosmos_rag.core.types import EVERYONE, DocumentInfo
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.evaluation.offline.questions import Location, Question
 
@@ -39,6 +39,26 @@ class _Section:
     section: tuple[str, ...]
     line_start: int
     line_end: int
+
+
+def find_stale_labels_as_asked(
+    tenant: Tenant, questions: Sequence[Question], open_reader: Callable[[tuple[str, ...]], Tenant]
+) -> list[StaleLabel]:
+    """Return the stale labels; those of a question with principals as its reader sees the documents.
+
+    Args:
+        open_reader: Opens the tenant for a reader with these principals.
+
+    Raises DatabaseError.
+    """
+    groups: dict[tuple[str, ...], list[Question]] = {}
+    for question in questions:
+        groups.setdefault(question.principals, []).append(question)
+    return [
+        label
+        for principals, group in groups.items()
+        for label in find_stale_labels(open_reader((EVERYONE, *principals)) if principals else tenant, group)
+    ]
 
 
 def find_stale_labels(tenant: Tenant, questions: Sequence[Question]) -> list[StaleLabel]:

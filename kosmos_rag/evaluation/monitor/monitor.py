@@ -12,12 +12,12 @@ from functools import partial
 from pathlib import Path
 
 from kosmos_rag.core.errors import DatabaseUnavailable, IndexLocked, KosmosError, StatementFailed
-from kosmos_rag.core.types import EVALUATOR, EVERYONE
+from kosmos_rag.core.types import EVALUATOR
 from kosmos_rag.engine.engine import Engine
 from kosmos_rag.engine.tenant import Tenant
 from kosmos_rag.evaluation.judging.questions import JUDGED, JudgedQuestions
 from kosmos_rag.evaluation.monitor import isolation_canary
-from kosmos_rag.evaluation.monitor.labels import StaleLabel, drop_gone_labels, find_stale_labels
+from kosmos_rag.evaluation.monitor.labels import drop_gone_labels, find_stale_labels_as_asked
 from kosmos_rag.evaluation.monitor.recall import Sample, measure_live_recall
 from kosmos_rag.evaluation.monitor.records import MonitorKind, MonitorRun, MonitorState
 from kosmos_rag.evaluation.monitor.store import MonitorStore
@@ -31,7 +31,7 @@ from kosmos_rag.evaluation.monitor.verdict import (
     judge_isolation,
     judge_recall,
 )
-from kosmos_rag.evaluation.offline.questions import Question, read_questions
+from kosmos_rag.evaluation.offline.questions import read_questions
 from kosmos_rag.evaluation.offline.runner import Plan, evaluate
 from kosmos_rag.evaluation.settings import EvaluationSettings, MonitorSettings
 
@@ -211,7 +211,8 @@ class RecallMonitor:
             judged = path == Path(JUDGED) and not path.exists()
             question_set = JudgedQuestions(tenant).build_set() if judged else read_questions(path)
             answerable = question_set.part(question_set.name, lambda question: question.answerable)
-            stale = self._find_stale_labels(tenant, answerable.questions)
+            open_reader = partial(self._open_reader, tenant)
+            stale = find_stale_labels_as_asked(tenant, answerable.questions, open_reader)
             remaining = drop_gone_labels(answerable.questions, stale)
             report(f"evaluating {len(remaining)} questions of {question_set.name}")
             verdict = judge_answers({}, 0, {})
@@ -223,7 +224,7 @@ class RecallMonitor:
                     label="monitor",
                     settings=settings.model_copy(update={"evaluation": measures}),
                     collection=tenant.collection,
-                    open_reader=partial(self._open_reader, tenant),
+                    open_reader=open_reader,
                 )
                 evaluation = evaluate(tenant, replace(question_set, questions=remaining), plan)
                 verdict = judge_answers(evaluation.measures, evaluation.questions, section.alerts)
@@ -234,19 +235,6 @@ class RecallMonitor:
         milliseconds = round((time.perf_counter() - started) * 1000, 1)
         measurement = _Measurement(verdict=replace(verdict, figures=figures), milliseconds=milliseconds)
         return self._store(store, MonitorKind.QUESTIONS, measurement)
-
-    def _find_stale_labels(self, tenant: Tenant, questions: Sequence[Question]) -> list[StaleLabel]:
-        """Return the stale labels; those of a question with principals as its reader sees the documents."""
-        groups: dict[tuple[str, ...], list[Question]] = {}
-        for question in questions:
-            groups.setdefault(question.principals, []).append(question)
-        return [
-            label
-            for principals, group in groups.items()
-            for label in find_stale_labels(
-                self._open_reader(tenant, (EVERYONE, *principals)) if principals else tenant, group
-            )
-        ]
 
     def _open_reader(self, tenant: Tenant, principals: tuple[str, ...]) -> Tenant:
         return self._engine.tenant(tenant.name, principals=principals, collection=tenant.collection, subject=EVALUATOR)

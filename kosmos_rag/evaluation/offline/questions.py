@@ -169,6 +169,11 @@ def read_questions(path: Path) -> QuestionSet:
     """Read a question file (docs/evaluation.md). Raises RequestError, which names the malformed question."""
     try:
         content = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.MarkedYAMLError as error:
+        line = "" if error.problem_mark is None else f", line {error.problem_mark.line + 1}"
+        raise RequestError(
+            f"the question file {str(path)!r}{line} is not YAML: {error.problem}; correct it there, or quote the text"
+        ) from error
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise RequestError(f"the question file {str(path)!r} cannot be read: {first_line(error)}") from error
     entries: list[Any] = content if isinstance(content, list) else [None]

@@ -162,6 +162,21 @@ def kosmos(tmp_path: Path, database: DatabaseSettings, monkeypatch: pytest.Monke
     return run_command
 
 
+@pytest.mark.model
+def test_run__names_labels_whose_place_no_document_has(kosmos: Run, tmp_path: Path, tenant_name: str) -> None:
+    """A misspelt source counts as not found, which reads like a fault of the search."""
+    for name, text in KB.items():
+        (tmp_path / name).write_text(text)
+    run = ("eval", "run", "set.yaml", "-t", tenant_name)
+    (tmp_path / "set.yaml").write_text(QUESTIONS + "- question: What costs a train?\n  source: travle.md\n")
+    assert kosmos("ingest", *KB, "-t", tenant_name).exit_code == 0
+    (label,) = json.loads(kosmos(*run, "--json").stdout)["gone_labels"]
+    assert label.endswith("(travle.md) is gone")
+    assert f"count as not found: {label}; check source" in kosmos(*run).stdout
+    (tmp_path / "set.yaml").write_text(QUESTIONS)
+    assert "not found" not in kosmos(*run).stdout
+
+
 def test_commands__list_compare_gate_report_and_delete(
     filled: Engine, kosmos: Run, tmp_path: Path, tenant_name: str
 ) -> None:

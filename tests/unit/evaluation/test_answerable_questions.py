@@ -33,7 +33,8 @@ def test_ndcg__counts_no_place_that_is_judged_as_not_relevant() -> None:
         ("question: Who?\nsource: a.md\n", "is not a list of questions"),
         ("- who\n", "is not a list of questions"),
         ("", "is not a list of questions"),
-        ("- {", "cannot be read"),
+        ("- {", "line 1 is not YAML: .*; correct it there"),
+        ("- question: a\n- {question: What?, source: a.md}", "line 2 is not YAML"),
     ],
 )
 def test_questions__that_are_another_thing_are_refused(text: str, message: str, tmp_path: Path) -> None:
