@@ -68,7 +68,7 @@ EXEMPT_TABLES = ("audit_events", "audit_passages", "audit_seals", "erasures")
 """Tables that outlive a tenant: the audit log and the records of erasures."""
 
 _ATTEMPTS = 3
-"""Attempts to erase a tenant that is written to at the same time."""
+"""Attempts to erase what is written to at the same time."""
 _OVERLAPS = ("23001", "23503", "40P01")
 """Codes of violated foreign keys and of a deadlock: another transaction has written rows of the tenant."""
 _RELOAD_POLL_S = 0.05
@@ -192,17 +192,20 @@ class ErasureStore:
             counts["tenants"] -= created
             return retained, ""
 
-        for _ in range(_ATTEMPTS - 1):
-            try:
-                return self._run(ErasureKind.TENANT, self._owner.name, remove, preview=preview)
-            except StatementFailed as error:
-                # A publication has locked a collection that is newer than the lock of all collections, and waits for
-                # the tenant. The next attempt locks it first.
-                if error.sqlstate not in _OVERLAPS:
-                    raise
         return self._run(ErasureKind.TENANT, self._owner.name, remove, preview=preview)
 
     def _run(self, kind: ErasureKind, selector: str, remove: _Removal, *, preview: bool) -> ErasureReport:
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                return self._attempt(kind, selector, remove, preview=preview)
+            except StatementFailed as error:
+                # A publication has locked a collection that is newer than the lock of all collections, and waits for
+                # the tenant: the next attempt locks it first. Or a deletion has locked failed jobs in another order.
+                if error.sqlstate not in _OVERLAPS:
+                    raise
+        return self._attempt(kind, selector, remove, preview=preview)
+
+    def _attempt(self, kind: ErasureKind, selector: str, remove: _Removal, *, preview: bool) -> ErasureReport:
         counts: Counter[str] = Counter()
         at = datetime.now(UTC)
         number, sha256 = None, None

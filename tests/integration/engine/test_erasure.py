@@ -264,6 +264,22 @@ def test_mirror__is_named_because_it_brings_the_document_back(acme: Tenant, tmp_
     assert warning.startswith("1 sources are mirrored")
 
 
+def test_erasure__that_closes_a_deadlock_is_tried_again(acme: Tenant, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A deletion may have locked failed jobs in another order."""
+    execute = psycopg.Cursor.execute
+    failures = [psycopg.errors.DeadlockDetected("deadlock detected")]
+
+    def fail(self: psycopg.Cursor, query: Any, *args: Any, **kwargs: Any) -> psycopg.Cursor:
+        if failures and "DELETE FROM kosmos.documents" in str(query):
+            raise failures.pop()
+        return execute(self, query, *args, **kwargs)
+
+    monkeypatch.setattr(psycopg.Cursor, "execute", fail)
+    assert acme.erase(source=DOCUMENT.source).erased["documents"] == 2
+    assert failures == []
+    assert DOCUMENT.source not in acme.sources()
+
+
 @pytest.mark.own_database
 def test_running_job__of_an_erased_document_publishes_nothing(acme: Tenant, logged: Engine, settings: Settings) -> None:
     """A running job of an erased document publishes nothing."""
