@@ -65,6 +65,13 @@ def _any(words: Any) -> str:
 _MONTHS, _WEEKDAYS, _UNITS = _by_word("months"), _by_word("weekdays"), _by_word("units")
 _DAYS, _DIRECTIONS = _by_word("days"), _by_word("directions")
 _NUMBERS, _ORDINALS, _BOUNDS = _by_word("numbers"), _by_word("ordinals"), _by_word("bounds")
+_OPPOSITES = {"after": "until", "before": "since"}
+_BOUNDS |= {
+    f"{negation} {word}": _OPPOSITES[side]
+    for word, side in _BOUNDS.items()
+    if side in _OPPOSITES
+    for negation in _WORDS["negations"]
+}
 _AMBIGUOUS, _JOINS, _CONJUNCTIONS = (frozenset(_WORDS[key]) for key in ("ambiguous_months", "joins", "conjunctions"))
 _YEAR = r"(?:1[5-9]|20)\d\d"
 TIME_CUE = re.compile(rf"\d|\b{_any({*_MONTHS, *_WEEKDAYS, *_UNITS, *_DAYS})}\b", re.IGNORECASE)
@@ -73,7 +80,12 @@ _COUNT = rf"(?P<count>\d+|{_any(_NUMBERS)})"
 _UNIT, _DIRECTION = rf"(?P<unit>{_any(_UNITS)})", rf"(?P<direction>{_any(_DIRECTIONS)})"
 _FILLER = rf"(?:\s+{_any(_WORDS['fillers'])})*"
 _FINAL_YEAR = re.compile(rf"{_YEAR}$")
-_AMOUNT = re.compile(rf"\b{_any(_WORDS['amounts'])}\s+$", re.IGNORECASE)
+_SIGN = _any(_WORDS["currency_signs"])
+_BEFORE_AMOUNT = re.compile(rf"(?:\b{_any(_WORDS['amounts'])}\s+|{_SIGN}\s*)$", re.IGNORECASE)
+_AFTER_AMOUNT = re.compile(
+    rf"(?:\s*{_any(_JOINS)}\s*\d{{4}})?\s*(?:{_SIGN}|{_any(_WORDS['measures'])}(?!\w))", re.IGNORECASE
+)
+"""The measure of a number, or of the second one: between 1500 and 2000 euros."""
 _BOUND = re.compile(rf"\b({_any(_BOUNDS)}){_FILLER}\s*$", re.IGNORECASE)
 _BEFORE_MONTH = re.compile(rf"\b{_any({*_BOUNDS, *_JOINS, *_WORDS['fillers']})}\s+$", re.IGNORECASE)
 
@@ -106,9 +118,9 @@ def _resolve(resolve: Callable[[re.Match[str], date], Days | None], match: re.Ma
 
 
 def _is_other_word(match: re.Match[str], text: str) -> bool:
-    """Return whether a month is another word, `may`, or a year an amount, `more than 2000`."""
+    """Return whether a month is another word, `may`, or a year an amount, `2000 euros`."""
     if _FINAL_YEAR.fullmatch(match[0]):
-        return bool(_AMOUNT.search(text[: match.start()]))
+        return bool(_BEFORE_AMOUNT.search(text[: match.start()]) or _AFTER_AMOUNT.match(text, match.end()))
     word = match.groupdict().get("month")
     if word is None or match[0] != word or word.lower() not in _AMBIGUOUS:
         return False

@@ -40,6 +40,12 @@ TODAY = date(2026, 5, 20)  # a Wednesday
         ("runs of version 2024.1 by ISO 27001:2013", []),
         ("programs with more than 2000 runs", []),
         ("Programme mit höchstens 2000 Läufen", []),
+        ("costs over 2000 euros, up to 1,500 EUR or about 1800 €", []),
+        ("costs of $2000 or € 1999", []),
+        ("an allowance between 1500 and 2000 euros", []),
+        ("a way under 2000 km, above 2000 or longer than 2000", []),
+        ("Kosten bis zu 2000 Euro bei 1800 Stunden", []),
+        ("costs in euros of 2024", [("2024-01-01", "2025-01-01")]),
         ("runs not before 2024", [("2024-01-01", None)]),
         ("runs no later than March 2025", [(None, "2025-04-01")]),
         ("runs later than 2024 and no earlier than May 2025", [("2025-01-01", None), ("2025-05-01", None)]),
@@ -63,6 +69,24 @@ TODAY = date(2026, 5, 20)  # a Wednesday
 def test_times__are_ranges_of_days(question: str, ranges: list[tuple[str | None, str | None]]) -> None:
     time_ranges = find_entities(question, today=TODAY).time_ranges
     assert [(item.start and str(item.start), item.end and str(item.end)) for item in time_ranges] == ranges
+
+
+@pytest.mark.parametrize(
+    ("words", "negations", "opposite"),
+    [
+        ("after, later than, newer than, younger than", "no, not, must not be, isn't, aren’t", (None, "2025-01-01")),
+        ("before, earlier than, older than", "no, not, must not be, aren't, isn’t", ("2024-01-01", None)),
+        ("nach, später als, neuer als, jünger als", "nicht", (None, "2025-01-01")),
+        ("vor, früher als, älter als", "nicht", ("2024-01-01", None)),
+    ],
+)
+def test_the_negation_of_a_side__is_the_other_side(
+    words: str, negations: str, opposite: tuple[str | None, str | None]
+) -> None:
+    for word in words.split(", "):
+        for negation in negations.split(", "):
+            (item,) = find_entities(f"runs {negation} {word} 2024", today=TODAY).time_ranges
+            assert (item.start and str(item.start), item.end and str(item.end)) == opposite, (negation, word)
 
 
 @pytest.mark.parametrize("today", [date.min, date.max])
