@@ -16,7 +16,7 @@ from kosmos_rag.core.types import ContextPassage
 
 _FIELD = re.compile(r"[^\W\d_][\w ./-]{0,40}: \S[^\n]*")
 """A line of a header block: `Document ID: 7`, `From: ann@example.org`."""
-_GREETING = re.compile(
+_SALUTATION = re.compile(
     r"""
     (?:hello|hi|hey|dear|hallo|liebe[rs]?|sehr\ geehrte[rs]?|guten\ tag)\b[^.?\n]{0,40}[,!]?
     | (?:(?:kind|best|warm)\ (?:regards|wishes)|regards|cheers|yours?\ (?:sincerely|faithfully)|sincerely(?:\ yours)?
@@ -172,7 +172,7 @@ def _with_previous(text_units: Iterable[Unit]) -> Iterator[tuple[Unit | None, Un
 
 def _is_header(passage: ContextPassage, unit: Unit) -> bool:
     """Return whether a unit is a header block, or begins or ends a letter."""
-    if _GREETING.fullmatch(unit.text):
+    if _SALUTATION.fullmatch(unit.text):
         return True
     lines = unit.text.split("\n")
     return passage.start == 0 and unit.kind == "sentence" and len(lines) > 1 and all(map(_FIELD.fullmatch, lines))

@@ -62,13 +62,13 @@ _STATEMENT = re.compile(
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-_STATEMENT_LINES = 200
+_BLOCK_LINES = 200
+"""Of a statement, comment or tag, whose end is searched."""
 _STATEMENT_START = re.compile(
     r"[ \t]*(?:--|(?:select|with|create|alter|drop|insert|merge|delete|update)\b)", re.IGNORECASE
 )
 _CLOSINGS = {"<!--": "-->", "{%": "%}", "{#": "#}", "{{": "}}"}
 """Ends of comments and template tags, by their beginnings."""
-_MARKUP_LINES = 50
 _COLONS = (":", "\uff1a")
 _TITLE_LINES = 3
 _OPTION = re.compile(r"[ \t]+:[\w-]+:.*")
@@ -313,7 +313,7 @@ class _Scanner:
         line = self._lines[self._at].strip()
         closing = next((end for begin, end in _CLOSINGS.items() if line.startswith(begin) and end not in line), None)
         if closing is not None:
-            for count, following in enumerate(self._lines[self._at : self._at + _MARKUP_LINES], 1):
+            for count, following in enumerate(self._lines[self._at : self._at + _BLOCK_LINES], 1):
                 if following.rstrip().endswith(closing):
                     return count
         return 0
@@ -361,7 +361,7 @@ class _Scanner:
         """
         if not _STATEMENT_START.match(self._lines[self._at]):
             return 0
-        for count, line in enumerate(self._lines[self._at : self._at + _STATEMENT_LINES], 1):
+        for count, line in enumerate(self._lines[self._at : self._at + _BLOCK_LINES], 1):
             if line.lstrip().startswith("--"):
                 continue
             end = line.rstrip()[-1:]

@@ -61,7 +61,6 @@ _DATE = re.compile(
 """`31. März`, `31. 12. 2026`."""
 _ARTICLE = re.compile(r"\b(?:der|des|dem|den|das|im|zum|zur|vom|beim)\s+\Z", re.IGNORECASE)
 """Before an ordinal number of German: `der 2. Teil`."""
-_LONGEST_ARTICLE = 6
 _DOTTED = re.compile(r"(?:\w\.)*[^\W\d]")
 """Initials and abbreviations of single letters: `J`, `e.g`, `U.S`."""
 
@@ -126,7 +125,7 @@ def _is_abbreviation(text: str, start: int, stop: int, following: str) -> bool:
     if word.isdigit():
         # `1. Open the lid`: the number of a list item, not a sentence.
         is_ordinal = _DATE.match(text, match.start()) or _ARTICLE.search(
-            text, max(start, match.start() - _LONGEST_ARTICLE), match.start()
+            text, max(start, match.start() - _LONGEST_ABBREVIATION), match.start()
         )
         return is_ordinal is not None or match.start() == start or text[start : match.start()].isspace()
     return word in _BEFORE_A_NAME or _DOTTED.fullmatch(word) is not None
