@@ -206,11 +206,12 @@ class MemorySession:
         """Look up words and close terms. Raises ViewUnavailable for another state than the one given."""
         collections = state["overview"]["collections"] or ()
         states = {row["collection"]: row["state"] for row in collections if row["state"] is not None}
-        matches = None
         with nullcontext() if self.in_transaction else self._begin(wording):
-            if dict(self.connection.execute(statement("last_changes"), wording.scope).fetchall()) == states:
-                matches = match_words(self.connection, wording, words)
-        if matches is None:
+            # It is received with the first of the words.
+            changes = self.connection.execute(statement("last_changes"), wording.scope)
+            matches = match_words(self.connection, wording, words)
+            current: dict[str, str] = dict(changes.fetchall())
+        if current != states:
             raise ViewUnavailable
         return matches
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from kosmos_rag import Engine, SearchResult, Settings, SourceDocument, Tenant
@@ -128,7 +129,17 @@ def test_close_terms__are_looked_up_once_for_each_state(engines: tuple[Engine, E
     cached, plain = (engine.tenant(tenant_name) for engine in engines)
     cached.ingest([_document(number) for number in range(40)])
     _warm(cached)
-    expected = cached.search("marginn")
+    fetch = psycopg.Cursor.fetchall
+
+    def record_fetch(cursor: psycopg.Cursor) -> Any:
+        statements.append("fetch")
+        return fetch(cursor)
+
+    with recorded_statements() as statements, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(psycopg.Cursor, "fetchall", record_fetch)
+        expected = cached.search("marginn")
+    # The state and the words are one round trip.
+    assert statements[statements.index(statement("last_changes")) + 1] == statement("close_terms")
     assert "'margin'" in expected.warnings[0]
     with recorded_statements() as statements:
         again = cached.search("marginn")
