@@ -16,14 +16,37 @@ Operator = Literal[">", ">=", "<", "<="]
 
 _NUMBER = re.compile(rf"(?<![\w.-])-?{numbers.NUMBER}(?![\w-])")
 _NAMES = re.compile(r"(?<!^)(?<![.?!:] )\b[A-Z]\w+(?: [A-Z]\w+)*")
+_MORE = "more|greater|higher|larger|bigger|longer|older"
+_LESS = "less|fewer|lower|smaller|shorter|younger"
+_ABOVE = {
+    "english": rf"(?:{_MORE}) than|over|above|exceed\w*",
+    "german": "(?:mehr|größer|höher|länger|älter) als|über",
+    "spanish": "más de|mayor(?:es)? (?:que|a|de)",
+}
+_BELOW = {
+    "english": f"(?:{_LESS}) than|under|below",
+    "german": "(?:weniger|kleiner|niedriger|kürzer|jünger) als|unter",
+    "spanish": "menos de|menor(?:es)? (?:que|a|de)",
+}
+_NOT = {"english": r"(?:no|not|\w+n['\u2019]t)(?: be| to)?", "german": "nicht", "spanish": "no"}
+_AFFIRMED = r"(?<!\bno )(?<!\bnot )(?<!n['\u2019]t )(?<!\bnot be )(?<!\bnot to )"
+
+
+def _with_negations(words: dict[str, str], opposites: dict[str, str]) -> dict[str, str]:
+    """Return words of each language, and the negations of the opposite."""
+    return {language: f"{phrase}|{_NOT[language]} (?:{opposites[language]})" for language, phrase in words.items()}
+
+
+_AT_LEAST = _with_negations({"english": "at least", "german": "mindestens", "spanish": "al menos"}, _BELOW)
+_AT_MOST = _with_negations({"english": "at most|up to", "german": "höchstens|bis zu", "spanish": "como máximo"}, _ABOVE)
 _COMPARISONS = {
     ">": (
-        r"\b(?:at least|no (?:less|fewer) than"
-        r"|(?<!no )(?:more|greater|higher|larger|older|longer|later|over|above|exceed\w*|after|since))\b"
+        rf"\b(?:{_AT_LEAST['english']}|{_NOT['english']} (?:earlier than|before)"
+        rf"|{_AFFIRMED}(?:{_MORE}|later|over|above|exceed\w*|after|since))\b"
     ),
     "<": (
-        r"\b(?:at most|no more than|up to"
-        r"|(?<!no )(?:less|fewer|lower|smaller|younger|shorter|earlier|under|below|before))\b"
+        rf"\b(?:{_AT_MOST['english']}|{_NOT['english']} (?:later than|after)"
+        rf"|{_AFFIRMED}(?:{_LESS}|earlier|under|below|before))\b"
     ),
     "between": r"\bbetween\b",
     "max": r"\b(?<!at )(?:most|highest|largest|maximum|oldest|longest|latest|newest|biggest|greatest|tallest|top)\b",
@@ -32,28 +55,7 @@ _COMPARISONS = {
     "sum": r"\b(?:total|sum|altogether)\b",
     "count": r"\b(?:how many|number of|count)\b",
 }
-_OPERATORS: dict[Operator, dict[str, str]] = {
-    ">=": {
-        "english": "at least|no(?:t)? (?:less|fewer|lower|smaller) than",
-        "german": "mindestens|nicht weniger als",
-        "spanish": "al menos|no menos de",
-    },
-    "<=": {
-        "english": "at most|no(?:t)? (?:more|greater|higher|larger) than|up to",
-        "german": "höchstens|nicht mehr als|bis zu",
-        "spanish": "como máximo|no más de",
-    },
-    ">": {
-        "english": "(?:more|greater|higher|larger|bigger|longer|older) than|over|above|exceed(?:s|ed|ing)?",
-        "german": "(?:mehr|größer|höher|länger|älter) als|über",
-        "spanish": "más de|mayor(?:es)? (?:que|a|de)",
-    },
-    "<": {
-        "english": "(?:less|fewer|lower|smaller|shorter|younger) than|under|below",
-        "german": "(?:weniger|kleiner|niedriger|kürzer|jünger) als|unter",
-        "spanish": "menos de|menor(?:es)? (?:que|a|de)",
-    },
-}
+_OPERATORS: dict[Operator, dict[str, str]] = {">=": _AT_LEAST, "<=": _AT_MOST, ">": _ABOVE, "<": _BELOW}
 """In this order: `no more than` has `more than`. The language decides what the signs of the number mean."""
 _RANGES = {"english": ("between", "and"), "german": ("zwischen", "und"), "spanish": ("entre", "y")}
 """Words before both numbers of a range, which belong to it."""

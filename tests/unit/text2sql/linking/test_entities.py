@@ -50,6 +50,7 @@ def test_a_code__is_meant_by_its_meaning_and_a_stop_word_is_no_value() -> None:
         ("between 1 and 2 thousand runs", []),
         ("mehr als 3 Millionen Läufe", []),
         ("runs longer than 5 minutes, younger than 3 days", [(">", "5"), ("<", "3")]),
+        ("tracks longer than 2000 metres", [(">", "2000")]),
         ("scores over 2.5 and below 9", [(">", "2.5"), ("<", "9")]),
         ("runs after 2005 with more than one user", []),
         ("the overhead of 7 runs", []),
@@ -66,6 +67,32 @@ def test_a_code__is_meant_by_its_meaning_and_a_stop_word_is_no_value() -> None:
 )
 def test_numbers__are_bounds_where_the_question_compares(question: str, bounds: list[tuple[str, str]]) -> None:
     assert [(bound.operator, bound.number) for bound in _find(question).bounds] == bounds
+
+
+@pytest.mark.parametrize(
+    ("words", "negations", "operator"),
+    [
+        (
+            "more than, greater than, higher than, larger than, bigger than, longer than, older than, over, exceed",
+            "no, not, isn't, aren’t, must not be, not to",
+            "<=",
+        ),
+        (
+            "less than, fewer than, lower than, smaller than, shorter than, younger than, under, below",
+            "no, not, isn't, aren’t, must not be, not to",
+            ">=",
+        ),
+        ("mehr als, größer als, höher als, länger als, älter als, über", "nicht", "<="),
+        ("weniger als, kleiner als, niedriger als, kürzer als, jünger als, unter", "nicht", ">="),
+        ("más de, mayor que", "no", "<="),
+        ("menos de, menor que", "no", ">="),
+    ],
+)
+def test_the_negation_of_a_comparison__is_the_opposite(words: str, negations: str, operator: str) -> None:
+    for word in words.split(", "):
+        for negation in negations.split(", "):
+            bounds = _find(f"runs {negation} {word} 5").bounds
+            assert [bound.operator for bound in bounds] == [operator], (negation, word)
 
 
 def test_known_values__are_found_as_whole_words() -> None:
@@ -113,6 +140,11 @@ def test_years__are_dates_without_a_day_and_no_numbers() -> None:
         ("at least 5, at most 9", (">", "<")),
         ("no more than 5", ("<",)),
         ("no fewer than 5", (">",)),
+        ("not older than 5", ("<",)),
+        ("isn't longer than 5", ("<",)),
+        ("must not be below 5", (">",)),
+        ("not later than March", ("<",)),
+        ("not earlier than March", (">",)),
         ("how many are below the average", ("<", "average", "count")),
         ("names", ()),
     ],
