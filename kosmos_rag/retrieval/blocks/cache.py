@@ -11,11 +11,13 @@ import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Iterable, Mapping
 from copy import deepcopy
+from itertools import chain
 from typing import Any, TypeAlias
 from uuid import UUID
 
 from cachetools import LRUCache
 
+from kosmos_rag.core.types import PlaceSpan
 from kosmos_rag.retrieval.blocks.block import Block
 from kosmos_rag.retrieval.cache import ByteCache
 from kosmos_rag.retrieval.query import RetrieverQuery
@@ -32,8 +34,8 @@ _NUMBER_BYTES = 3
 """Memory of a dimension of a vector, with its code."""
 _POSTINGS_BYTES = 600
 """Memory of the postings of a chunk, about: five bytes a term."""
-_PASSAGE_BYTES = 700
-"""Memory of a passage without its texts and its metadata, about."""
+_PASSAGE_BYTES = 500
+"""Memory of a passage without the values of its fields, about."""
 _PASSAGES_SHARE = 8
 """Passages may take the limit of the cache divided by this, on top of it."""
 _STATES = 1_000
@@ -89,13 +91,18 @@ def _digest(principals: Iterable[str]) -> bytes:
 
 
 def _pack(names: tuple[str, ...], row: Mapping[str, Any]) -> tuple[Any, ...]:
-    """Return the metadata, the names of the other fields, and their values."""
+    """Return the metadata, the names of the other fields, and their values.
+
+    The garbage collector stops visiting plain tuples, not those of a class.
+    """
+    row = {**row, "place_spans": tuple(map(tuple, row["place_spans"]))}
     return _copy(row["metadata"]), names, *[row[name] for name in names]
 
 
 def _unpack(packed: tuple[Any, ...]) -> dict[str, Any]:
     row = dict(zip(packed[1], packed[2:], strict=True))
     row["metadata"] = _copy(packed[0])
+    row["place_spans"] = tuple(map(PlaceSpan._make, row["place_spans"]))
     return row
 
 
@@ -105,9 +112,24 @@ def _copy(metadata: Any) -> Any:
 
 
 def _row_bytes(packed: tuple[Any, ...]) -> int:
-    """Return the approximate memory of a passage."""
-    texts = sum([sys.getsizeof(value) for value in packed if isinstance(value, str)])
-    return _PASSAGE_BYTES + texts + 2 * len(repr(packed[0]))
+    """Return the approximate memory of a passage.
+
+    The names of its fields are shared.
+    """
+    metadata, _, *values = packed
+    return _PASSAGE_BYTES + _memory(metadata) + sum(map(_memory, values))
+
+
+def _memory(value: Any) -> int:
+    """Return the memory of a value and of all values in it."""
+    if value is None:
+        return 0
+    inner: Iterable[Any] = ()
+    if isinstance(value, dict):
+        inner = chain(value, value.values())
+    elif isinstance(value, tuple | list):
+        inner = value
+    return sys.getsizeof(value) + sum(map(_memory, inner))
 
 
 class BlockCache:
