@@ -16,7 +16,7 @@ from kosmos_rag.core.text.dictionary import is_word
 from kosmos_rag.engine.stop_words import find_stop_words
 from kosmos_rag.engine.synonyms import Synonyms
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, DatabaseSchema, TableSchema
-from kosmos_rag.text2sql.linking.words import is_content_word, question_words, stem, stem_name
+from kosmos_rag.text2sql.linking.words import is_content_word, question_words, stem, stem_name, unify_spelling
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -56,6 +56,8 @@ class _Vocabulary:
     numbers: dict[str, int] = field(default_factory=dict)
     by_prefix: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     by_ending: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    by_spelling: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
+    """British and American. Short words have none: `poet` is no pet."""
     by_length: dict[int, list[str]] = field(default_factory=lambda: defaultdict(list))
     """A misspelt word has about the length of the word that is meant."""
 
@@ -65,6 +67,7 @@ class _Vocabulary:
             self.by_length[len(word)].append(word)
             if len(word) >= _PREFIX:
                 self.by_prefix[word[:_PREFIX]].append(word)
+                self.by_spelling[unify_spelling(word)].append(word)
             for start in range(3, len(word) - _PREFIX + 1):
                 self.by_ending[word[start:]].append(word)
         return self.numbers[word]
@@ -76,6 +79,8 @@ class _Vocabulary:
             for other in self.by_prefix.get(word[:_PREFIX], ()):
                 if other != word and (strength := _relatedness(word, other)):
                     matches[self.numbers[other]] = strength
+            for other in self.by_spelling.get(unify_spelling(word), ()):
+                matches[self.numbers[other]] = 1.0
             for other in self.by_ending.get(word, ()):
                 matches.setdefault(self.numbers[other], _IN_COMPOUND)
         return matches or (self._misspelt(word) if misspelt else {})

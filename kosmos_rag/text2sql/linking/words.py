@@ -18,6 +18,19 @@ _GERMAN_LETTERS = str.maketrans({"ä": "ae", "ö": "oe", "ü": "ue", "ß": "ss"}
 """As names of tables are often written: `stoerung` for Störung."""
 _WORD = re.compile(r"[^\W\d_]+")
 _NAME = re.compile(r"\w+(?:[._]\w+)+")
+_AMERICAN = tuple(
+    (re.compile(british), american)
+    for british, american in (
+        ("our", "or"),  # colour
+        ("[ao]e", "e"),  # anaemia and foetus
+        ("isation", "ization"),
+        ("llment", "lment"),  # British has one l: enrolment
+        ("ellery", "elry"),
+        ("(?<=[bt])r$", "er"),  # the stems of fibre and litre
+        ("artef", "artif"),
+        ("sulph", "sulf"),
+    )
+)
 STOP_WORDS = frozenset(
     _WORD.findall(
         "a about all also am an and any are as at be been both but by can could did do does each either every find "
@@ -40,6 +53,13 @@ def stem(word: str) -> str:
                 base = base[:-1]
             break
     return base[:-1] if base.endswith("e") and len(base) > 3 else base
+
+
+def unify_spelling(word: str) -> str:
+    """Return one spelling for a British and an American stem: `color` of colour."""
+    for british, american in _AMERICAN:
+        word = british.sub(american, word)
+    return word
 
 
 @lru_cache(maxsize=200_000)

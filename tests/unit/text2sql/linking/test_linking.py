@@ -191,6 +191,29 @@ def test_a_word_of_the_language__is_no_typo_of_a_name() -> None:
     assert [word.text for word in index.words("the pattient")] == ["pattient"]
 
 
+SPELLINGS = (
+    "colour color, honour honor, labour labor, neighbourhood neighborhood, rumour rumor, armour armor, vapour vapor, "
+    "odour odor, tumour tumor, humour humor, savour savor, enrolment enrollment, fulfilment fulfillment, "
+    "instalment installment, jewellery jewelry, organisation organization, artefacts artifact, fibre fiber, "
+    "litres liter, sulphur sulfur, paediatric pediatric, anaesthesia anesthesia, haemoglobin hemoglobin, "
+    "oestrogen estrogen, foetus fetus"
+)
+
+
+@pytest.mark.parametrize("spellings", SPELLINGS.split(", "))
+def test_a_word__is_a_name_in_british_and_american(spellings: str) -> None:
+    for word, name in (spellings.split(), reversed(spellings.split())):
+        index = NameIndex([DatabaseSchema(name="things", tables=(_table("thing", name, "id"),))], HINTS)
+        assert len(index.words(f"the {word} of things")) == 2
+        assert index.is_name(word)
+
+
+@pytest.mark.parametrize(("word", "name"), [("files", "fills"), ("poets", "pets"), ("patents", "patients")])
+def test_a_spelling__joins_no_other_words(word: str, name: str) -> None:
+    index = NameIndex([DatabaseSchema(name="things", tables=(_table("thing", name, "id"),))], HINTS)
+    assert [match.text for match in index.words(f"the {word} of things")] == ["thing"]
+
+
 def test_a_word_of_the_question__counts_for_the_first_column_that_has_it() -> None:
     tables = [_table(f"table_{number}", "state", "state_code") for number in range(3)]
     schema = DatabaseSchema(name="money", tables=(*tables, _table("money", "net_revenue_total", "kind")))
