@@ -10,7 +10,12 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def run_periodically(
-    action: Callable[[], None], *, interval_s: float, delay_s: float, thread_name: str
+    action: Callable[[], None],
+    *,
+    interval_s: float,
+    delay_s: float,
+    thread_name: str,
+    wait_s: float | None = None,
 ) -> Iterator[None]:
     """Run an action at intervals until the block ends.
 
@@ -19,6 +24,7 @@ def run_periodically(
 
     Args:
         delay_s: Seconds before the first time.
+        wait_s: Seconds that the end of the block waits for an action at most; None for as long as that takes.
     """
     ended = threading.Event()
 
@@ -40,4 +46,4 @@ def run_periodically(
         yield
     finally:
         ended.set()
-        thread.join()
+        thread.join(wait_s)

@@ -29,6 +29,8 @@ _INTERVAL_S = 1.0
 """Seconds between two measurements."""
 _MEASUREMENTS = 11
 """Measurements that are waited for: the span of ten intervals."""
+_CLOSING_S = 1.0
+"""Seconds that the end waits for a measurement: that of a server that hangs takes a minute, and can be left."""
 _SAMPLES, _MOST_SAMPLES = 600, 86_400
 """Positions of the primary that are kept, at least and at most; a lag beyond them is shown as at least their span."""
 
@@ -48,6 +50,11 @@ class ReplicaPool(BreakerPool):
         )
         self.is_refused = False
         """Whether it is no replica of the primary; that is logged when it changes, and not each second."""
+        self.ahead_at: int | None = None
+        """Position at which it was ahead of the primary; None once it has another one.
+
+        A primary that was restored passes it later, but what the replica shows stays that of the lost history.
+        """
         self.lag_s: float | None = None
         """Seconds that it is behind the primary at most; None while it is unknown, and its searches are refused."""
         self.is_unmeasured = False
@@ -124,7 +131,11 @@ class Replicas:
                 return
             self.measure()
             watch = run_periodically(
-                self._measure_or_forget, interval_s=_INTERVAL_S, delay_s=_INTERVAL_S, thread_name="kosmos-rag-replicas"
+                self._measure_or_forget,
+                interval_s=_INTERVAL_S,
+                delay_s=_INTERVAL_S,
+                thread_name="kosmos-rag-replicas",
+                wait_s=_CLOSING_S,
             )
             with suppress(RuntimeError):  # no thread can be started: the next search measures, and tries again
                 self._watch_stack.enter_context(watch)
@@ -143,12 +154,14 @@ class Replicas:
 
         While the primary is down, the last position that it had counts.
         """
-        self._read_primary()
+        if (lsn := self._read_primary()) is not None:
+            # One for each round: their number is computed from the longest lag.
+            self._positions.append(_Position(at=time.monotonic(), lsn=lsn))
         for pool in self.pools:
             pool.lag_s = self._measure(pool)
 
-    def _read_primary(self) -> bool:
-        """Add the position of the primary, and return whether it has one."""
+    def _read_primary(self) -> int | None:
+        """Return the position of the primary; None if it has none."""
         try:
             in_recovery, lsn, system = self._read(self._watched)
             if in_recovery:
@@ -159,12 +172,11 @@ class Replicas:
                     )
                 self._positions.clear()
             else:
-                self._positions.append(_Position(at=time.monotonic(), lsn=lsn))
                 self._system = system
             self._is_refused = in_recovery
         except DatabaseError:
-            return False  # its breaker has logged that
-        return not in_recovery
+            return None  # its breaker has logged that
+        return None if in_recovery else lsn
 
     def measure_until_known(self) -> None:
         """Measure until the lag of each replica is known, for at most ten seconds."""
@@ -182,9 +194,10 @@ class Replicas:
             in_recovery, lsn, system = self._read(pool)
         except DatabaseError:
             return None
-        # The primary may have written since it was read. One that was restored lacks what such a replica still shows.
-        is_ahead = lsn > self._positions[-1].lsn and self._read_primary() and lsn > self._positions[-1].lsn
-        was_refused, pool.is_refused = pool.is_refused, not in_recovery or system != self._system or is_ahead
+        if lsn != pool.ahead_at:
+            pool.ahead_at = lsn if self._is_ahead(lsn) else None
+        was_refused = pool.is_refused
+        pool.is_refused = not in_recovery or system != self._system or pool.ahead_at is not None
         if pool.is_refused:
             if not was_refused:
                 log.error(
@@ -205,6 +218,13 @@ class Replicas:
         pool.is_unmeasured = watched_s <= self._max_lag_s and not is_full
         return None if pool.is_unmeasured else watched_s
 
+    def _is_ahead(self, lsn: int) -> bool:
+        """Return whether the primary lacks what a replica at this position shows, as after a restore."""
+        if lsn <= self._positions[-1].lsn:
+            return False
+        now = self._read_primary()  # it may have written since it was read
+        return now is not None and lsn > now
+
     @staticmethod
     def _read(pool: BreakerPool) -> tuple[bool, int, int]:
         with pool.untenanted() as connection:
@@ -214,6 +234,6 @@ class Replicas:
 
     def close(self) -> None:
         """Close all pools but that of the primary that was given."""
+        self._watch_stack.close()
         for pool in (self._watched, *self.pools):
             pool.close()
-        self._watch_stack.close()

@@ -275,6 +275,12 @@ def test_replica__that_is_ahead_of_a_restored_primary_is_not_read(
             assert engine.tenant(tenant_name).search("margin").hits == ()
             (replica,) = engine.database.replicas()
             assert (replica.is_refused, replica.lag_s) == (True, None)
+            # The primary writes as much as was lost, and passes the position of the replica.
+            with psycopg.connect(servers.cluster.url("postgres", "kosmos"), autocommit=True) as connection:
+                connection.execute("SELECT pg_switch_wal()")
+            engine.tenant(tenant_name).ingest([_document("revenue")])
+            (replica,) = engine.database.measure_replicas()
+            assert (replica.is_refused, replica.lag_s) == (True, None)
     finally:
         primary.stop()
         shutil.rmtree(primary.data)

@@ -306,16 +306,23 @@ def test_pidfile__with_the_number_of_the_server_of_another_folder_is_no_server(d
         _leave(each)
 
 
-def test_configuration__is_kept_where_the_disk_is_full(tmp_path: Path) -> None:
+@pytest.mark.parametrize("room", [10, 78])
+def test_configuration__is_kept_where_the_disk_is_full(tmp_path: Path, room: int) -> None:
+    """Half of a line would be a server that never starts again."""
     configuration = tmp_path / "postgresql.conf"
     configuration.write_text("max_connections = 100\n")
+    configuration.chmod(0o600)
     program = (
         "import resource, sys; from pathlib import Path; from kosmos_rag.storage import embedded; "
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (10, 10)); embedded._configure(Path(sys.argv[1]))"
+        f"resource.setrlimit(resource.RLIMIT_FSIZE, ({room}, {room})); embedded._configure(Path(sys.argv[1]))"
     )
     refused = subprocess.run([sys.executable, "-c", program, str(tmp_path)], stderr=subprocess.PIPE, text=True)
     assert "File too large" in refused.stderr
     assert configuration.read_text() == "max_connections = 100\n"
+    embedded._configure(tmp_path)
+    assert "shared_buffers = " in configuration.read_text()
+    assert stat.S_IMODE(configuration.stat().st_mode) == 0o600
+    assert list(tmp_path.iterdir()) == [configuration]
 
 
 def test_threads__share_one_server(tmp_path: Path) -> None:
