@@ -179,9 +179,23 @@ def _configure(data_dir: Path) -> None:
     if not _SOCKET_PERMISSIONS.search(text):
         added += "unix_socket_permissions = 0700\n"
     if added:
-        # To write all of it again would lose it where the disk is full.
-        with configuration.open("a") as file:
-            file.write(added)
+        _append(configuration, added)
+
+
+def _append(path: Path, text: str) -> None:
+    """Append all of a text to a file, or nothing where the disk is full."""
+    former, whole = path.stat(), path.with_name(f"{path.name}.new")
+    try:
+        shutil.copy2(path, whole)
+        with whole.open("a") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        if (former.st_uid, former.st_gid) != (whole.stat().st_uid, whole.stat().st_gid):
+            os.chown(whole, former.st_uid, former.st_gid)  # the server of root runs as another user
+        whole.replace(path)
+    finally:
+        whole.unlink(missing_ok=True)
 
 
 def start(data_dir: Path) -> EmbeddedServer:
