@@ -56,11 +56,26 @@ _BEFORE_A_NUMBER = frozenset(
     }
 )
 _DATE = re.compile(
-    r"\d{1,2}\.(?:[ \xa0]+\d|\s+(?:Januar|Februar|März|April|Mai|Ju[nl]i|August|September|Oktober|November|Dezember)\b)"
+    r"""
+      \d{1,2}\.[ \xa0]+\d{1,2}\.(?!\d)
+    | (?<= \d\.[ \xa0] ) \d{1,2}\.[ \xa0]+\d{2}(?:\d{2})?\b
+    | \d{1,2}\.\s+(?:Januar|Februar|März|April|Mai|Ju[nl]i|August|September|Oktober|November|Dezember)\b
+    """,
+    re.VERBOSE,
 )
-"""`31. März`, `31. 12. 2026`."""
-_ARTICLE = re.compile(r"\b(?:der|des|dem|den|das|im|zum|zur|vom|beim)\s+\Z", re.IGNORECASE)
-"""Before an ordinal number of German: `der 2. Teil`."""
+"""`31. 12. 2026`, at either number, and `31. März`."""
+_ARTICLE = re.compile(r"(?<!I )\b(?:der|des|dem|den|das|die|am|im|zum|zur|vom|beim)\s+\Z", re.IGNORECASE)
+"""Before an ordinal number of German, if a noun follows: `der 2. Teil`. Not `I am 30`."""
+_NO_NOUNS = frozenset(
+    {"aber", "alle", "allerdings", "als", "am", "auch", "bei", "bis", "bitte", "da", "dabei", "dadurch", "dafür"}
+    | {"damit", "danach", "dann", "darin", "das", "dass", "davon", "dazu", "dem", "den", "der", "dies", "diese"}
+    | {"dieser", "dieses", "die", "doch", "ein", "eine", "er", "es", "falls", "für", "hier", "ich", "ihr", "im", "in"}
+    | {"jede", "jeder", "jedes", "kein", "keine", "man", "mit", "nach", "nur", "ob", "ohne", "seit", "sie", "so"}
+    | {"sonst", "später", "unter", "vom", "von", "vor", "während", "was", "wenn", "wer", "wie", "wir", "wo", "zu"}
+    | {"zudem", "zum", "zur"}
+)
+"""Words that begin sentences of German."""
+_WORD = re.compile(r"[^\W\d_]+")
 _DOTTED = re.compile(r"(?:\w\.)*[^\W\d]")
 """Initials and abbreviations of single letters: `J`, `e.g`, `U.S`."""
 
@@ -98,7 +113,7 @@ def _ends_sentence(text: str, start: int, candidate: re.Match[str], by_lines: bo
         return by_lines and not (following.islower() and _is_long_line(text, candidate.start()))
     if following.islower() and not _is_stop_before_lower_case(text, start, candidate):
         return by_lines and "\n" in gap and not _is_long_line(text, candidate.start())
-    return candidate["stop"] != "." or not _is_abbreviation(text, start, candidate.start("stop"), following)
+    return candidate["stop"] != "." or not _is_abbreviation(text, start, candidate)
 
 
 def _is_stop_before_lower_case(text: str, start: int, candidate: re.Match[str]) -> bool:
@@ -115,17 +130,26 @@ def _is_long_line(text: str, end: int) -> bool:
     return start >= 0 and "\n" not in text[start:end]
 
 
-def _is_abbreviation(text: str, start: int, stop: int, following: str) -> bool:
+def _is_abbreviation(text: str, start: int, candidate: re.Match[str]) -> bool:
+    stop, end = candidate.start("stop"), candidate.end()
     match = _LAST_WORD.search(text, max(start, stop - _LONGEST_ABBREVIATION), stop)
     if not match:
         return False
     word = match[0].casefold()
     if word in _BEFORE_A_NUMBER:
-        return following.isdigit()
+        return text[end].isdigit()
     if word.isdigit():
         # `1. Open the lid`: the number of a list item, not a sentence.
-        is_ordinal = _DATE.match(text, match.start()) or _ARTICLE.search(
-            text, max(start, match.start() - _LONGEST_ABBREVIATION), match.start()
-        )
-        return is_ordinal is not None or match.start() == start or text[start : match.start()].isspace()
+        is_item = match.start() == start or text[start : match.start()].isspace()
+        return is_item or _DATE.match(text, match.start()) is not None or _is_ordinal(text, start, match, end)
     return word in _BEFORE_A_NAME or _DOTTED.fullmatch(word) is not None
+
+
+def _is_ordinal(text: str, start: int, number: re.Match[str], end: int) -> bool:
+    noun = _WORD.match(text, end)
+    before = max(start, number.start() - _LONGEST_ABBREVIATION)
+    return (
+        noun is not None
+        and noun[0].casefold() not in _NO_NOUNS
+        and _ARTICLE.search(text, before, number.start()) is not None
+    )
