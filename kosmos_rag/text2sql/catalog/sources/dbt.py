@@ -24,7 +24,9 @@ class _Constraints:
     primary_key: tuple[str, ...] = ()
     unique: list[tuple[str, ...]] = field(default_factory=list)
     not_null: set[str] = field(default_factory=set)
+    """In lower case."""
     values: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By column, in lower case."""
     keys: list[ForeignKey] = field(default_factory=list)
 
 
@@ -52,12 +54,13 @@ def from_dbt(manifest: Path, catalog: Path | None = None, *, name: str | None = 
             if _is_table(node) and (node.get("columns") or columns.get(key, {}).get("columns"))
         }
         names = {key: _full_name(node) for key, node in tables.items()}
-        facts = _collect_constraints(nodes, tables, names)
-        # Two sources may describe one table: the first one counts.
-        first = {(node.get("database"), names[key]): key for key, node in reversed(tables.items())}
-        records = [
-            _table(node, columns.get(key, {}), facts[key]) for key, node in tables.items() if key in first.values()
-        ]
+        # Two sources may describe one table: the first one counts, with what only the other one has.
+        first: dict[tuple[Any, str], str] = {}
+        owners = {key: first.setdefault((node.get("database"), names[key]), key) for key, node in tables.items()}
+        facts = _collect_constraints(nodes, tables, names, owners)
+        for key, owner in owners.items():
+            tables[owner] = {**tables[owner], "columns": _merge_columns(tables[owner], tables[key])}
+        records = [_table(tables[key], columns.get(key, {}), facts[key]) for key in tables if owners[key] == key]
         project = data["metadata"].get("project_name") or "dbt"
         adapter = data["metadata"].get("adapter_type")
     except (KeyError, TypeError, AttributeError, IndexError) as error:
@@ -90,6 +93,15 @@ def _match_columns(tables: Sequence[TableSchema]) -> Iterator[TableSchema]:
         )
 
 
+def _merge_columns(*nodes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the columns of nodes by name; of equal names the first counts."""
+    columns: dict[str, Any] = {}
+    for node in nodes:
+        for column in (node.get("columns") or {}).values():
+            columns.setdefault(column["name"].lower(), column)
+    return columns
+
+
 def _is_table(node: Mapping[str, Any]) -> bool:
     kind = (node.get("config") or {}).get("materialized")
     return node["resource_type"] in _TABLES and kind != "ephemeral"
@@ -104,7 +116,7 @@ def _relation(node: Mapping[str, Any]) -> str:
 
 
 def _table(node: Mapping[str, Any], catalog_node: Mapping[str, Any], constraints: _Constraints) -> TableSchema:
-    manifest_columns = {column["name"].lower(): column for column in (node.get("columns") or {}).values()}
+    manifest_columns = _merge_columns(node)
     catalog_columns = sorted((catalog_node.get("columns") or {}).values(), key=lambda column: column["index"])
     in_catalog = {column["name"].lower(): column for column in catalog_columns}
     names = dict.fromkeys([*in_catalog, *manifest_columns])
@@ -129,23 +141,23 @@ def _column(
     return ColumnSchema(
         name=name,
         type=str(catalog_entry.get("type") or manifest_column.get("data_type") or ""),
-        nullable=name not in constraints.not_null and name not in constraints.primary_key,
+        nullable=name.lower() not in constraints.not_null.union(map(str.lower, constraints.primary_key)),
         comment=manifest_column.get("description") or catalog_entry.get("comment") or None,
-        enum=constraints.values.get(name, ()),
+        enum=constraints.values.get(name.lower(), ()),
     )
 
 
 def _collect_constraints(
-    nodes: Mapping[str, Any], tables: Mapping[str, Any], names: Mapping[str, str]
+    nodes: Mapping[str, Any], tables: Mapping[str, Any], names: Mapping[str, str], owners: Mapping[str, str]
 ) -> Mapping[str, _Constraints]:
     constraints: defaultdict[str, _Constraints] = defaultdict(_Constraints)
     for key, node in tables.items():
         for columns, constraint in _constraints(node):
-            _add_constraint(constraints[key], columns, constraint, names)
+            _add_constraint(constraints[owners[key]], columns, constraint, names)
     for node in nodes.values():
         test = node.get("test_metadata") if node["resource_type"] == "test" else None
         if test and (owner := _owner(node, tables)) is not None:
-            _add_test(constraints[owner], owner, test, node, names)
+            _add_test(constraints[owners[owner]], owner, test, node, names)
     return constraints
 
 
@@ -166,7 +178,7 @@ def _add_constraint(
     elif kind == "unique":
         constraints.unique.append(columns)
     elif kind == "not_null":
-        constraints.not_null.update(columns)
+        constraints.not_null.update(map(str.lower, columns))
     elif kind == "foreign_key" and constraint.get("to") and constraint.get("to_columns"):
         # Compiled, the target is written as the database has it: "db"."schema"."table".
         parts = [part.strip('"`[]') for part in str(constraint["to"]).split(".")]
@@ -198,9 +210,9 @@ def _add_test(
     if kind == "unique":
         constraints.unique.append((str(column),))
     elif kind == "not_null":
-        constraints.not_null.add(str(column))
+        constraints.not_null.add(str(column).lower())
     elif kind == "accepted_values":
-        constraints.values[str(column)] = tuple(str(value) for value in arguments["values"])
+        constraints.values[str(column).lower()] = tuple(str(value) for value in arguments["values"])
     elif kind == "relationships":
         referenced = [key for key in node["depends_on"]["nodes"] if key != owner]
         target = names.get(referenced[0] if referenced else owner)  # a table may refer to itself

@@ -144,6 +144,31 @@ def test_table_of_two_sources__is_read_once(tmp_path: Path) -> None:
         from_dbt(_write_json(tmp_path, "manifest.json", MANIFEST | {"nodes": {}, "sources": sources}))
 
 
+def test_what_only_the_second_source_of_a_table_has__is_read(tmp_path: Path) -> None:
+    node = _node("users", {"name": "id"}, resource_type="source", database="raw")
+    sources = {
+        "source.shop.app.users": node,
+        "source.shop.audit.users": {**node, "columns": {name: {"name": name} for name in ("email", "ID")}},
+    }
+    tests = {"test.a": _test("unique", "email", ["source.shop.audit.users"])}
+    manifest = _write_json(tmp_path, "manifest.json", MANIFEST | {"nodes": tests, "sources": sources})
+    (table,) = from_dbt(manifest).tables
+    assert ([column.name for column in table.columns], table.unique) == (["id", "email"], (("email",),))
+
+
+def test_tests__find_columns_that_the_catalog_has_in_capitals(tmp_path: Path) -> None:
+    nodes = {
+        "model.shop.orders": _node("orders", constraints=[{"type": "primary_key", "columns": ["id"]}]),
+        "test.a": _test("not_null", "status", ["model.shop.orders"]),
+        "test.b": _test("accepted_values", "status", ["model.shop.orders"], values=["open"]),
+    }
+    manifest = _write_json(tmp_path, "manifest.json", MANIFEST | {"nodes": nodes, "sources": {}})
+    columns = {name: {"name": name, "index": at, "type": "TEXT"} for at, name in enumerate(["ID", "STATUS"])}
+    catalog = {"nodes": {"model.shop.orders": {"columns": columns}}}
+    (orders,) = from_dbt(manifest, _write_json(tmp_path, "catalog.json", catalog)).tables
+    assert [(column.nullable, column.enum) for column in orders.columns] == [(False, ()), (False, ("open",))]
+
+
 def test_keys__name_columns_as_the_catalog_does(tmp_path: Path) -> None:
     nodes = {
         "model.shop.orders": _node("orders", {"name": "customer_id"}),
