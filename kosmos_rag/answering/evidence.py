@@ -21,11 +21,11 @@ _SALUTATION = re.compile(
     (?:hello|hi|hey|dear|hallo|liebe[rs]?|sehr\ geehrte[rs]?|guten\ tag)\b[^.?\n]{0,40}[,!]?
     | (?:(?:kind|best|warm)\ (?:regards|wishes)|regards|cheers|yours?\ (?:sincerely|faithfully)|sincerely(?:\ yours)?
         |(?:mit\ )?(?:freundlich|best|herzlich|lieb|viel)en?\ gr(?:ü|ue)(?:ß|ss)en?)
-        (?:,\ [^.?\n]{1,40})?[,!]?(?:\s*\n[^.?\n]{1,40}){0,2}
+        (?:,\ [^.?\n]{1,40})?[,!]?(?:\s*\n[^\W\d_]+(?:(?:\.?\ |['-])[^\W\d_]+){0,3})?
     """,
     re.VERBOSE | re.IGNORECASE,
 )
-"""The words before a letter, and those after it with a name."""
+"""The words before a letter, and those after it with one name: a signature of more lines has facts."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -476,7 +476,8 @@ class _Scanner:
             self._at += 1
         block = self._block("item" if is_item else "sentence", first, self._at)
         yield block
-        if is_item and self._lines[self._at - 1].rstrip().endswith(_COLONS):
+        # A text that begins within a list has lost the indent of its first item.
+        if is_item and first and self._lines[self._at - 1].rstrip().endswith(_COLONS):
             introduction = " ".join(map(str.strip, self._lines[first : self._at]))
             self._terms.append((indent, block[2], _ITEM.sub("", introduction, count=1)))
         if self._lines[self._at - 1].rstrip().endswith("::"):

@@ -6,6 +6,7 @@ items around them.
 
 import re
 from collections.abc import Sequence
+from itertools import takewhile
 
 from kosmos_rag.answering.evidence import Evidence
 
@@ -74,13 +75,14 @@ class _Neighbours:
     def group(self, item: Evidence, lowest: float) -> list[Evidence]:
         """Return the unit with those that belong to it, in their order."""
         at = self._at[_key(item)]
-        if item.unit.kind in _OF_SERIES and not self._introduces(at):
+        if item.unit.kind in _OF_SERIES and not self._is_title(at):
             first, last = self._list_bounds(at)
             items = self._evidence[first:last]
             good = sum(other.score >= lowest for other in items)
             # Half of the items ask for the list; a row is a fact of its own, and only all of them are in order.
             is_whole = last - first > 1 and (2 * good if item.unit.kind == "item" else good) >= last - first
-            return [*self._introduction(first), *(items if is_whole else [*self._items_around(first, at), item])]
+            alone = [*self._items_around(first, at), item, *self._items_within(at, last)]
+            return [*self._introduction(first), *(items if is_whole else alone)]
         # Before a sentence it would come first, and say nothing.
         introduction = self._introduction(at) if item.unit.kind == "code" else ()
         return [*introduction, item, *self._introduced(at)]
@@ -112,10 +114,27 @@ class _Neighbours:
         around: list[Evidence] = []
         indent = _indent(self._evidence[at])
         for before in reversed(self._evidence[first:at]):
-            if _indent(before) < indent:
+            # A passage that begins within a list has lost the indent of its first item.
+            if before.unit.start and _indent(before) < indent:
                 indent = _indent(before)
                 around.insert(0, before)
         return around
+
+    def _items_within(self, at: int, last: int) -> Sequence[Evidence]:
+        """Return the items that an item introduces.
+
+        Args:
+            at: Index of the item.
+            last: Index after the last item of the list.
+        """
+        if not self._introduces(at):
+            return ()
+        indent = _indent(self._evidence[at])
+        return list(takewhile(lambda item: _indent(item) > indent, self._evidence[at + 1 : last]))
+
+    def _is_title(self, at: int) -> bool:
+        """Return whether an item or row is the title of what follows."""
+        return self._introduces(at) and self._evidence[at + 1].unit.kind not in _OF_SERIES
 
     def _introduces(self, at: int) -> bool:
         following = self._evidence[at + 1 : at + 2]

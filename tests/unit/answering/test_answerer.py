@@ -422,6 +422,8 @@ def test_score_evidence__leaves_out_header_blocks_greetings_and_closings() -> No
     assert [item.unit.text for item in scored] == ["The policy is of the board."]
     later = score_evidence("ID?", [passage("Source type: Policy\nDocument ID: 7", start=90)], SCORER)
     assert len(later) == 1, "only at the start of a document"
+    signature = "Kind regards,\nAnn Smith\nHead of Finance"
+    assert len(score_evidence("Who is head of finance?", [passage(signature, start=90)], SCORER)) == 1
     fact = "Regards from Ann mean that she agrees."
     assert len(score_evidence("What do regards mean?", [passage(fact)], SCORER)) == 1
 

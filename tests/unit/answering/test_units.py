@@ -203,8 +203,8 @@ def test_units__of_a_long_line_of_signs_take_linear_time(sign: str) -> None:
         ("Opening hours: 8 to 18\n\nWe close later.", [("", "Opening hours: 8 to 18"), ("", "We close later.")]),
         ("It is open\n\nWe close later.", [("", "It is open"), ("", "We close later.")]),
         ("# A page\n\nOne.\n\nPart\n----\n\nTwo.", [("A page", "One."), ("Part", "Two.")]),
-        ("* Bad commands:\n  * before login: 3\n* Others: none", [
-            ("", "* Bad commands:"), ("Bad commands:", "* before login: 3"), ("", "* Others: none"),
+        ("* Idle: 1\n* Bad commands:\n  * before login: 3\n* Others: none", [
+            ("", "* Idle: 1"), ("", "* Bad commands:"), ("Bad commands:", "* before login: 3"), ("", "* Others: none"),
         ]),
         ("weekly\n    Once a week. Day 0 is Sunday.\n\n    And so on.\n\nyearly\n    Once. A year.\n\nNext text.", [
             ("", "weekly\n    Once a week."), ("weekly", "Day 0 is Sunday."), ("weekly", "And so on."),

@@ -57,6 +57,16 @@ def test_select__quotes_an_item_of_a_nested_list_after_the_items_around_it() -> 
     assert _answer(text, [0.1, 0.1, 0.1, 0.1, 0.1, 0.9]) == ["IMAP:", "* Bad commands:", "* after: 20"]
 
 
+def test_select__quotes_an_item_with_the_items_that_it_introduces() -> None:
+    text = "1. Open the lid.\n2. Press these buttons:\n   - red\n   - green\n3. Close the lid.\n4. Wait."
+    assert _answer(text, [0.1, 0.9, 0.1, 0.1, 0.1, 0.1]) == ["2. Press these buttons:", "- red", "- green"]
+
+
+def test_select__takes_no_first_item_of_a_passage_for_the_item_around_its_siblings() -> None:
+    assert _answer("- Zone 5: 10\n  - Zone 6: 12\n  - Zone 7: 14", [0.1, 0.1, 0.9]) == ["- Zone 7: 14"]
+    assert _answer("- Limits of a day:\n  - Size: 12\n  - Number: 14", [0.9, 0.1, 0.1]) == ["- Limits of a day:"]
+
+
 def test_select__quotes_no_introduction_of_another_section() -> None:
     text = "# Timeouts\n\nSome of them are these:\n\n## IMAP\n\n- After login: 30 minutes\n\nNo others are known."
     assert _answer(text, [0.1, 0.9, 0.1]) == ["- After login: 30 minutes"]
