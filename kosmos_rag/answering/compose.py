@@ -32,8 +32,8 @@ _SAME_TITLE = 2 / 3
 def select(evidence: Sequence[Evidence], limit: int, *, prefer_current: bool = True) -> list[Evidence]:
     """Select up to `limit` best units, best first, and what belongs to them.
 
-    A unit that begins with a word for what the sentence before it names, such as "This", comes with that sentence. A
-    list comes whole, and an item or code with the sentence that introduces it.
+    A unit that begins with a word for what the sentence before it names, such as "This", comes with that sentence.
+    `complete` adds what lists, tables, nested items and code need.
 
     Args:
         prefer_current: Leave out units of documents that are out of date, where one of a current document is as good.

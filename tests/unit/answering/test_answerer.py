@@ -75,6 +75,16 @@ def test_explain__shows_the_parts_of_each_unit_and_the_reason_of_a_refusal() -> 
     assert all(name in text for name in answer.units[0].parts)
 
 
+def test_explain__finds_the_words_that_the_best_row_lacks_in_the_language_of_all_passages() -> None:
+    question = "Wie viele Tage gibt es für einen Todesfall in der Familie?"
+    rows = passage("Umzug: 2 Tage; Hochzeit: 3 Tage; Geburt: 2 Tage; Todesfall: 3 Tage")
+    prose = passage("Ein Brückentag wird nicht bezahlt und ist mit dem Team zu planen.", index=2)
+    answer = _answerer(threshold=1.0).stream(question, context(question, rows, prose)).answer()
+    assert answer.units[0].text == rows.text
+    assert answer.refusal_reason is not None
+    assert answer.refusal_reason.endswith("; its passage lacks 'familie'.")
+
+
 def test_explain__needs_no_reason_for_an_answer() -> None:
     answer = _answer("How is churn calculated?", threshold=0.0)
     assert answer.refusal_reason is None
