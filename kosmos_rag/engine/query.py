@@ -49,7 +49,7 @@ from kosmos_rag.engine.query_hooks import (
 )
 from kosmos_rag.retrieval.outcome import SearchOutcome
 from kosmos_rag.retrieval.pipeline import RoutingChanged
-from kosmos_rag.retrieval.query import Query, QueryRequest, parse_query
+from kosmos_rag.retrieval.query import Query, QueryRequest, clean_question, parse_query
 from kosmos_rag.retrieval.several import fuse_results
 from kosmos_rag.retrieval.snapshot import Routing, read_routing
 from kosmos_rag.storage.audit.log import AuditContext, create_event_id, record_event
@@ -312,7 +312,7 @@ class QueryHandler:
         for turn in history:
             if not isinstance(turn, Turn):
                 raise RequestError(f"the history has {turn!r}; give turns, [answer.turn]")
-        rewritten, warnings = request, tuple[str, ...]()
+        question, warnings = request.text, tuple[str, ...]()
         if history:
             # The history is condensed before the snapshot: its settings are read again.
             try:
@@ -321,13 +321,14 @@ class QueryHandler:
                 self._telemetry.record_failure(error)
                 raise
             condensed = route.pipelines.answerer.search_query(request.text, history)
-            rewritten, warnings = replace(request, text=condensed.question), condensed.warnings
-        searches = [self._search(reader, replace(rewritten, text=part)) for part in split_question(rewritten.text)]
+            question, warnings = condensed.question, condensed.warnings
+        question = clean_question(question)
+        searches = [self._search(reader, replace(request, text=part)) for part in split_question(question)]
         handled = searches[-1]
         if len(searches) > 1:
             rrf_k = handled.route.pipelines.settings.rag.retrieval.rrf_k
             fused = fuse_results([search.result for search in searches], rrf_k=rrf_k)
-            handled = replace(handled, result=replace(fused, question=rewritten.text))
+            handled = replace(handled, result=replace(fused, question=question))
         conversation = self._read_conversation(handled, request, history)
         context = self._assemble(handled, max_tokens, conversation)
         stream = handled.route.pipelines.answerer.stream(request.text, context, warnings, conversation)

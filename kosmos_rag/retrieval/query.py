@@ -260,11 +260,18 @@ class RetrieverQuery:
     use_vector_index: bool
 
 
+def clean_question(text: str) -> str:
+    """Return a question in one line, without what documents are cleaned of.
+
+    Lone surrogates and the soft hyphens of a copied word are removed, other control characters become spaces.
+    """
+    if not text.isprintable():
+        text = "".join(character if character.isprintable() else " " for character in clean(text))
+    return " ".join(text.split())
+
+
 def parse_query(request: QueryRequest, reader: AuditContext, *, max_chars: int) -> Query:
     """Parse and check a query. Raises RequestError that names what is wrong.
-
-    What documents are cleaned of is removed, lone surrogates and the soft hyphens of a copied word among them. Other
-    control characters become spaces.
 
     Args:
         max_chars: Longest allowed text, `rag.retrieval.max_question_chars`.
@@ -272,10 +279,7 @@ def parse_query(request: QueryRequest, reader: AuditContext, *, max_chars: int) 
     text, k, retrievers = request.text, request.k, request.retrievers
     if not isinstance(text, str):
         raise RequestError(f"the question is {text!r}; give a text")
-    cleaned = text
-    if not text.isprintable():
-        cleaned = "".join(character if character.isprintable() else " " for character in clean(text))
-    cleaned = " ".join(cleaned.split())
+    cleaned = clean_question(text)
     if not cleaned and retrievers.vector is None:
         raise RequestError("the question is empty; ask something")
     if len(cleaned) > max_chars:

@@ -14,6 +14,7 @@ from kosmos_rag.answering.evidence import score_evidence
 from kosmos_rag.answering.scorers import EmbeddingScorer
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.protocols import Vectors
+from kosmos_rag.core.types import Turn
 from kosmos_rag.models.testing.hashing import HashingEmbedder
 from tests.integration.variants import changed, opened
 
@@ -119,6 +120,18 @@ def test_answer__searches_the_parts_of_a_question_apart(scope: Tenant) -> None:
     ]
     with scope.stream_answer(question, k=2) as stream:
         assert stream.answer().text == answer.text
+
+
+@pytest.mark.parametrize("history", [(), (Turn(question="Who pays?", answer="The customer."),)])
+def test_answer__of_several_parts_has_the_words_of_a_copied_question(scope: Tenant, history: Sequence[Turn]) -> None:
+    """The units are compared with the question too, and not only what is searched."""
+    garage = "# Offices\n\nThe garage of the Bergen office belongs to the facility team.\n"
+    scope.ingest(SourceDocument(source="offices.md", data=garage.encode()))
+    question = "On which day is a refund booked and which team does the garage of the Bergen office belong to?"
+    copied = question.replace("refund", "re\u00adfund").replace("garage", "gar\u00adage")
+    plain, answer = (scope.answer(text, k=2, history=history) for text in (question, copied))
+    assert answer.search_query == question
+    assert (answer.text, answer.confidence) == (plain.text, plain.confidence)
 
 
 def test_answer__passes_its_own_check(scope: Tenant) -> None:
