@@ -124,6 +124,11 @@ class IngestInterrupted(KeyboardInterrupt):
         self.report = report
 
 
+def concerns_all_tenants(error: BaseException) -> bool:
+    """Return whether the next tenant would wait for a connection too."""
+    return isinstance(error, DatabaseUnavailable) and not isinstance(error, NodeUnavailable)
+
+
 def is_disk_full(error: BaseException) -> bool:
     """Return whether the server's disk is full, or one of this machine."""
     if isinstance(error, OSError):

@@ -18,7 +18,14 @@ from typing import Any
 import psycopg
 
 from kosmos_rag.core.config import EMBEDDED, RagSettings, RerankingSettings, Settings
-from kosmos_rag.core.errors import ConfigError, DatabaseError, KosmosError, ModelUnavailable, ParseError
+from kosmos_rag.core.errors import (
+    ConfigError,
+    DatabaseError,
+    KosmosError,
+    ModelUnavailable,
+    ParseError,
+    concerns_all_tenants,
+)
 from kosmos_rag.core.text.counts import count
 from kosmos_rag.core.types import EVERYONE
 from kosmos_rag.engine.job_kinds import NO_WINGS, WingJobs
@@ -232,9 +239,11 @@ def _warn_of_tenants(
         try:
             with database.worker.transaction(owner.id, [EVERYONE]) as connection:
                 warnings = list(list_warnings(connection, owner.id, settings))
-        except KosmosError as error:  # the node of another tenant may answer
+        except KosmosError as error:
             yield _fail(f"tenant {owner.name}", error)
-            continue
+            if concerns_all_tenants(error):
+                return
+            continue  # the node of another tenant may answer
         for warning in warnings:
             yield Check(name=f"tenant {owner.name}", ok=True, detail=f"warning: {' '.join(warning.split())}")
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import NamedTuple
 
-from kosmos_rag.core.errors import DatabaseError, DatabaseUnavailable, NodeUnavailable
+from kosmos_rag.core.errors import DatabaseError, concerns_all_tenants
 from kosmos_rag.core.telemetry import usage
 from kosmos_rag.engine.query_hooks import AuditContext, HookContext, QueryHooks, TenantRef
 from kosmos_rag.metering.limits import LimitKeeper
@@ -173,7 +173,7 @@ class BufferedMeter:
             except DatabaseError as error:
                 self._failures[owner] = error
                 log.debug("usage waits: %s", error, extra={"action": "usage_waits", "tenant": owner.name})
-                if _concerns_all(error):
+                if concerns_all_tenants(error):
                     self._failures = dict.fromkeys(self._waiting, error)
                     return
 
@@ -205,7 +205,7 @@ class BufferedMeter:
             try:
                 self.limits.refresh(owner)
             except DatabaseError as error:  # the counters stay, and are read the next time
-                if _concerns_all(error):
+                if concerns_all_tenants(error):
                     return
 
     def _drop_oldest(self) -> None:
@@ -219,11 +219,6 @@ class BufferedMeter:
             excess -= dropped
             if excess <= 0:
                 return
-
-
-def _concerns_all(error: DatabaseError) -> bool:
-    """Return whether the next tenant would wait for a connection too."""
-    return isinstance(error, DatabaseUnavailable) and not isinstance(error, NodeUnavailable)
 
 
 def create_query_hooks(context: HookContext) -> QueryHooks:

@@ -22,13 +22,12 @@ from cachetools import LRUCache
 from kosmos_rag.core.errors import (
     DISK_FULL,
     GONE,
-    DatabaseUnavailable,
     IngestionError,
     KosmosError,
     ModelUnavailable,
-    NodeUnavailable,
     RequestError,
     SourceError,
+    concerns_all_tenants,
     is_disk_full,
 )
 from kosmos_rag.core.telemetry import tracing
@@ -217,7 +216,7 @@ class _JobOutcomes:
         jobs = [_get_job(document) for document in documents]
         if isinstance(error, IngestionError) and error.code == "lease_lost":
             self._channel.report_ended(jobs)  # the supervisor counts those
-        elif isinstance(error, DatabaseUnavailable) and not isinstance(error, NodeUnavailable):
+        elif concerns_all_tenants(error):
             self._channel.release(jobs)
         elif isinstance(error, ModelUnavailable):
             # Without its model this machine can run no job: the process exits, and others take the jobs.

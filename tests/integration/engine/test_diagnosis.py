@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from kosmos_rag import Settings, SourceDocument
-from kosmos_rag.core.errors import ConfigError, NodeUnavailable
+from kosmos_rag.core.errors import ConfigError, DatabaseUnavailable, NodeUnavailable
 from kosmos_rag.engine.diagnosis import _database, compare_clocks, diagnose
 from kosmos_rag.engine.job_kinds import NO_WINGS, JobKind, LazyFunction, WingJobs
 from kosmos_rag.storage.placement import ClusterNode
@@ -53,6 +53,24 @@ def test_warnings__of_a_tenant_do_not_wait_for_those_of_another_one(settings: Se
         (False, "its node is down"),
         (True, "warning: it is slow"),
     ]
+
+
+def test_warnings__of_further_tenants_do_not_wait_for_a_server_that_is_lost(
+    settings: Settings, tenant_name: str
+) -> None:
+    """Each of hundreds of tenants would wait for a connection."""
+    with opened(settings, {}) as engine:
+        for letter in "ab":
+            engine.tenant(f"{tenant_name}-{letter}").jobs.enqueue(SourceDocument(source="document", data=b"words"))
+
+    def list_warnings(_connection: psycopg.Connection, _tenant_id: uuid.UUID, _settings: Settings) -> list[str]:
+        raise DatabaseUnavailable("the server is down")
+
+    kind = JobKind(
+        name="document", description="", create_handler=LazyFunction("builtins:dict"), list_warnings=list_warnings
+    )
+    checks = diagnose(settings, wings=WingJobs(kinds=(kind,)))
+    assert [check.ok for check in checks if check.detail == "the server is down"] == [False]
 
 
 def test_dead_jobs__that_cannot_be_counted_are_a_problem(settings: Settings) -> None:
