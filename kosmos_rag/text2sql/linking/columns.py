@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kosmos_rag.text2sql.catalog.model import ColumnSchema, TableSchema
 from kosmos_rag.text2sql.catalog.roles import is_temporal, label_column
@@ -110,7 +111,8 @@ class ColumnRanker:
         }
         evidence = add_parts({name: parts[name] for name in ("words", "entity", "value")})
         parts["label"] = weights.label * self._label_matches(tables, evidence, columns)
-        order, parts["repeated"] = _order(add_parts(parts), strengths, tables.word_shares, limit)
+        is_evident = (_own_evidence(parts) > 0) | (cosines[columns] > cosines.min(initial=np.inf))
+        order, parts["repeated"] = _order(add_parts(parts), is_evident, strengths, tables.word_shares, limit)
         scores = add_parts(parts)
         ranking = tuple(
             LinkedColumn(
@@ -184,15 +186,27 @@ class ColumnRanker:
         return matches
 
 
-def _order(scores: Floats, strengths: Floats, word_shares: Floats, limit: int) -> tuple[list[int], Floats]:
+def _order(
+    scores: Floats, is_evident: NDArray[np.bool_], strengths: Floats, word_shares: Floats, limit: int
+) -> tuple[list[int], Floats]:
     """Order columns by score, where each word counts for the first column that has it.
 
-    Where four tables have `state`, one makes room for what else the question says. Returns the positions, and what each
-    column lost, 0 or less.
+    Where four tables have `state`, one makes room for what else the question says, not for columns that nothing speaks
+    for: these come last. Returns the positions, and what each column lost, 0 or less.
 
     Args:
+        is_evident: Whether a word, a value or its document speaks for a column. Shape (columns,).
         strengths: Strength of each word in each column. Shape (words, columns).
     """
+    evident, others = np.flatnonzero(is_evident), np.flatnonzero(~is_evident)
+    order, losses = _order_evident(scores[evident], strengths[:, evident], word_shares, limit)
+    rest = best_first(scores[others], limit)[: limit - len(order)]
+    repeated = np.zeros(len(scores))
+    repeated[evident] = losses
+    return [*evident[order].tolist(), *others[rest].tolist()], repeated
+
+
+def _order_evident(scores: Floats, strengths: Floats, word_shares: Floats, limit: int) -> tuple[list[int], Floats]:
     order: list[int] = []
     coverage, repeated = np.zeros((len(strengths), 1)), np.zeros(len(scores))
     remaining = best_first(scores, limit)
@@ -210,9 +224,13 @@ def _order(scores: Floats, strengths: Floats, word_shares: Floats, limit: int) -
     return order, repeated
 
 
+def _own_evidence(parts: Mapping[str, Floats]) -> Floats:
+    return add_parts({name: parts[name] for name in _OWN_PARTS})
+
+
 def _count_supported(parts: Mapping[str, Floats], order: Sequence[int]) -> int:
     """Return the number of columns with evidence, at least one."""
-    evidence = reduce(np.add, (parts[name][order] for name in _OWN_PARTS))
+    evidence = _own_evidence(parts)[order]
     if not len(evidence):
         return 0
     return max(int(np.flatnonzero(evidence >= _CUT * evidence.max()).max(initial=0)) + 1, 1)

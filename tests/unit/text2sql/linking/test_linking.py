@@ -225,6 +225,20 @@ def test_a_word_of_the_question__counts_for_the_first_column_that_has_it() -> No
     assert scores == sorted(scores, reverse=True)
 
 
+@pytest.mark.parametrize(
+    "question",
+    ["state and country of customers", "name of the shop with the most revenue", "revenue of orders by state"],
+)
+def test_columns_without_evidence__are_not_supported(question: str) -> None:
+    names = ("customers", "suppliers", "shops", "warehouses", "partners", "offices")
+    others = [f"other_{number}" for number in range(12)]
+    tables = [_table(name, "id", "name", "country", "state", *others) for name in names]
+    schema = DatabaseSchema(name="trade", tables=(*tables, _table("orders", "id", "revenue", *others)))
+    linked = _linked(question, schema)
+    assert all(column.evidence > 0 for column in linked.columns[: linked.supported])
+    assert linked.supported <= 12
+
+
 def test_a_table__is_chosen_for_a_word_that_no_other_has() -> None:
     assert _linked("concert capacity", _music()).chosen == ("concert", "stadium")
 
