@@ -160,20 +160,21 @@ class QueryHandler:
                 self._observe(handled, handled.result)
         return handled.result
 
-    def search_several(self, reader: AuditContext, texts: Sequence[Any], request: QueryRequest) -> SearchResult:
+    def search_several(self, reader: AuditContext, texts: Iterable[Any], request: QueryRequest) -> SearchResult:
         """Return the best passages of several questions, fused.
 
         The audit log gets one event with all questions and the passages that are returned.
 
         Args:
-            texts: The questions; whatever is no list of texts is refused.
+            texts: The questions; whatever gives no texts is refused.
             request: Options of each question; its text is not used.
         """
         if isinstance(texts, bytes) or not isinstance(texts, Iterable):
             raise RequestError(f"the question is {texts!r}; give a text, or a list of texts")
-        for text in texts:
+        questions = list(texts)  # an iterator gives them once
+        for text in questions:
             _require_text(text)
-        distinct = list(dict.fromkeys(texts))
+        distinct = list(dict.fromkeys(questions))
         if not 1 <= len(distinct) <= MAX_QUESTIONS:
             raise RequestError(f"{len(distinct)} questions are asked; ask 1 to {MAX_QUESTIONS} at once")
         with self.charge(reader, usage.Quantity.QUESTIONS):

@@ -101,6 +101,13 @@ def test_message__names_the_argument_and_what_it_takes(
         call(engine.tenant(tenant_name))
 
 
+def test_search__takes_the_questions_of_a_generator(engine: Engine, tenant_name: str) -> None:
+    tenant = engine.tenant(tenant_name)
+    tenant.ingest([SourceDocument(source=word, data=f"The {word} of the quarter.".encode()) for word in ("a1", "b2")])
+    hits = tenant.search(question for question in ("a1", "b2")).hits  # type: ignore[arg-type]
+    assert {hit.source for hit in hits} == {"a1", "b2"}
+
+
 def test_error__of_right_arguments_stays_what_it_is(engine: Engine, tenant_name: str) -> None:
     """A fault of a callback, or of ours, is no fault of the caller's arguments."""
 
