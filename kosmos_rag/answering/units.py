@@ -478,8 +478,10 @@ class _Scanner:
         yield block
         # A text that begins within a list has lost the indent of its first item.
         if is_item and first and self._lines[self._at - 1].rstrip().endswith(_COLONS):
-            introduction = " ".join(map(str.strip, self._lines[first : self._at]))
-            self._terms.append((indent, block[2], _ITEM.sub("", introduction, count=1)))
+            item = _ITEM.sub("", " ".join(map(str.strip, self._lines[first : self._at])), count=1)
+            # Of several sentences, only the last introduces: a heading is embedded before each item below it.
+            *_, (introduction, end) = sentences(item, (0, len(item)))
+            self._terms.append((indent, block[2], item[introduction:end]))
         if self._lines[self._at - 1].rstrip().endswith("::"):
             while self._at < len(self._lines) and not self._lines[self._at].strip():
                 self._at += 1

@@ -47,12 +47,12 @@ def complete(
 
 
 def introduces(item: Evidence, following: Evidence) -> bool:
-    """Return whether a title, a label or a sentence with a colon introduces another unit."""
+    """Return whether a title, a label, or a text with a colon introduces another unit."""
     text, title = item.unit.text, following.unit.heading
     if title and text.endswith(title) and not _DIGIT.search(title):
         return following.passage is item.passage
     is_introduction = text.endswith(_COLONS) or _LABEL.fullmatch(text) is not None
-    return item.unit.kind == "sentence" and is_introduction and following.passage is item.passage
+    return item.unit.kind in ("sentence", "item") and is_introduction and following.passage is item.passage
 
 
 def _key(item: Evidence) -> tuple[int, int]:
@@ -127,7 +127,8 @@ class _Neighbours:
             at: Index of the item.
             last: Index after the last item of the list.
         """
-        if not self._introduces(at):
+        # A passage that begins within a list has lost the indent of its first item.
+        if not self._evidence[at].unit.start or not self._introduces(at):
             return ()
         indent = _indent(self._evidence[at])
         return list(takewhile(lambda item: _indent(item) > indent, self._evidence[at + 1 : last]))

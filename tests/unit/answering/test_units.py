@@ -203,6 +203,9 @@ def test_units__of_a_long_line_of_signs_take_linear_time(sign: str) -> None:
         ("Opening hours: 8 to 18\n\nWe close later.", [("", "Opening hours: 8 to 18"), ("", "We close later.")]),
         ("It is open\n\nWe close later.", [("", "It is open"), ("", "We close later.")]),
         ("# A page\n\nOne.\n\nPart\n----\n\nTwo.", [("A page", "One."), ("Part", "Two.")]),
+        ("* Idle: 1\n* Some are bad. These\n  are:\n  * login\n* Others", [
+            ("", "* Idle: 1"), ("", "* Some are bad. These\n  are:"), ("These are:", "* login"), ("", "* Others"),
+        ]),
         ("* Idle: 1\n* Bad commands:\n  * before login: 3\n* Others: none", [
             ("", "* Idle: 1"), ("", "* Bad commands:"), ("Bad commands:", "* before login: 3"), ("", "* Others: none"),
         ]),
@@ -213,7 +216,7 @@ def test_units__of_a_long_line_of_signs_take_linear_time(sign: str) -> None:
     ],
     ids=[
         "numbered", "capitalised", "a value", "a year", "steps", "short words", "items", "an item with text", "a fact",
-        "a sentence", "Markdown", "nested items", "terms",
+        "a sentence", "Markdown", "items of a sentence", "nested items", "terms",
     ],
 )  # fmt: skip
 def test_units__have_the_title_and_the_term_above_them(text: str, expected: list[tuple[str, str]]) -> None:

@@ -62,6 +62,22 @@ def test_select__quotes_an_item_with_the_items_that_it_introduces() -> None:
     assert _answer(text, [0.1, 0.9, 0.1, 0.1, 0.1, 0.1]) == ["2. Press these buttons:", "- red", "- green"]
 
 
+@pytest.mark.parametrize(
+    "item",
+    ["2. Look at them. Press these buttons:", "2. Press these\n   buttons:", "2. Press 2 buttons:"],
+    ids=["sentences", "lines", "a number"],
+)
+def test_select__quotes_the_items_of_an_item_below_a_title(item: str) -> None:
+    text = f"# Lid\n\n1. Open it.\n{item}\n   - red\n   - green\n3. Close it.\n4. Wait."
+    assert _answer(text, [0.1, 0.9, 0.1, 0.1, 0.1, 0.1]) == [item, "- red", "- green"]
+    assert _answer(text, [0.1, 0.1, 0.1, 0.9, 0.1, 0.1]) == [item, "- green"]
+
+
+def test_select__quotes_code_with_its_item_below_a_title() -> None:
+    text = "# Queue\n\n1. Look at it:\n\n   ```sh\n   kosmos-rag jobs\n   ```\n\n2. Wait."
+    assert _answer(text, [0.1, 0.9, 0.1]) == ["1. Look at it:", "```sh\n   kosmos-rag jobs\n   ```"]
+
+
 def test_select__takes_no_first_item_of_a_passage_for_the_item_around_its_siblings() -> None:
     assert _answer("- Zone 5: 10\n  - Zone 6: 12\n  - Zone 7: 14", [0.1, 0.1, 0.9]) == ["- Zone 7: 14"]
     assert _answer("- Limits of a day:\n  - Size: 12\n  - Number: 14", [0.9, 0.1, 0.1]) == ["- Limits of a day:"]
