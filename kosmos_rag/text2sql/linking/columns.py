@@ -43,6 +43,11 @@ class LinkedColumn:
         """What speaks for the column itself, without its table."""
         return sum(self.parts.get(name, 0.0) for name in _OWN_PARTS)
 
+    @property
+    def new_evidence(self) -> float:
+        """The same without the words that an earlier column has."""
+        return self.evidence + self.parts.get("repeated", 0.0)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TableRanking:

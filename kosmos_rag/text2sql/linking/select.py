@@ -116,7 +116,7 @@ def _settle(ambiguity: Ambiguity, variants: VariantChoice) -> Ambiguity:
 def rank_columns(linked: Linked, plans: Iterable[JoinPlan], further: Iterable[Join]) -> list[ColumnRef]:
     """Rank the columns that the SQL probably needs, keys of joins included.
 
-    The columns with the most evidence of their own come first. The keys between the needed tables come before weaker
+    The columns with the most new evidence come first. The keys between the needed tables come before weaker
     columns, those to the next table after them. Returns as many as the linked columns, at least one.
 
     Args:
@@ -125,8 +125,8 @@ def rank_columns(linked: Linked, plans: Iterable[JoinPlan], further: Iterable[Jo
     """
     ranking = [(column.table, column.column) for column in linked.columns]
     supported = linked.columns[: linked.supported]
-    most = max((column.evidence for column in supported), default=0.0)
-    strongest = [(column.table, column.column) for column in supported if column.evidence == most]
+    most = max((column.new_evidence for column in supported), default=0.0)
+    strongest = [(column.table, column.column) for column in supported if column.new_evidence == most]
     keys = _key_columns(join for plan in plans for join in plan.paths[0].joins)
     weaker = ranking[: max(linked.supported, _MIN_COLUMNS)]
     merged = dict.fromkeys((*strongest, *keys, *weaker, *_key_columns(further), *ranking))

@@ -153,6 +153,15 @@ def test_the_ranked_columns__have_keys_after_strong_columns_and_before_weak_ones
     assert columns[1:4] == [("concert", "stadium_id"), ("stadium", "id"), (weak.table, weak.column)]
 
 
+def test_the_ranked_columns__have_keys_before_a_repeated_column() -> None:
+    tables = [_table(name, "id", "state") for name in ("customer", "supplier")]
+    sale = _table("sale", "id", "customer_id", keys={"customer_id": "customer"})
+    schema = DatabaseSchema(name="trade", tables=(*tables, sale))
+    plans = JoinGraph(schema).plans(["customer", "sale"])
+    columns = rank_columns(_linked("the state with most sales", schema), plans, ())
+    assert columns[:4] == [("customer", "state"), ("sale", "customer_id"), ("customer", "id"), ("supplier", "state")]
+
+
 def test_the_ranked_columns__have_keys_of_the_next_table_after_five_columns() -> None:
     linked = _linked("age of the singers", _music())
     (plan,) = JoinGraph(_music()).plans(["singer", "singer_in_concert"])
