@@ -17,6 +17,7 @@ from kosmos_rag.storage.erasure import ErasureStore
 from kosmos_rag.storage.permissions import StoredPermissions
 from kosmos_rag.storage.queue.writing import JobLeases
 from kosmos_rag.storage.tenants import TenantRef
+from tests.simulation.simulation import ListCasts, list_feed_casts
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -103,6 +104,8 @@ PLANTED: dict[str, Plant] = {
     "early selection": _early_selection,
 }
 """The last two were faults of this project."""
+CASTS: dict[str, ListCasts] = {"unlocked generation": list_feed_casts}
+"""Who must meet to find a fault; where it is not here, all kinds of actors."""
 
 
 @contextmanager

@@ -34,6 +34,10 @@ from tests.simulation.scheduler import Actor, Observer, Scheduler
 
 Act: TypeAlias = Callable[[random.Random], None]
 """A call of an actor, on documents that its dice choose."""
+Cast: TypeAlias = dict[str, tuple[Act, ...]]
+"""What actors do, by name."""
+ListCasts: TypeAlias = Callable[[World], list[Cast]]
+"""Lists the actors that may meet in a run."""
 SETTINGS: dict[str, Any] = {
     "database.statement_timeout_ms": 0,
     "database.idle_transaction_timeout_ms": 0,
@@ -116,11 +120,11 @@ class Simulation:
         for engine in self._engines:
             engine.close()
 
-    def run(self, seed: int, *, mirrors: bool = False) -> Outcome:
+    def run(self, seed: int, casts: ListCasts | None = None) -> Outcome:
         """Run a seed.
 
         Args:
-            mirrors: Whether passes over a folder, and deletions of collections, are among what actors do.
+            casts: Lists who may meet in the run; by default `list_casts`.
         """
         dice = random.Random(seed)
         name = f"sim{seed}"
@@ -140,7 +144,7 @@ class Simulation:
         try:
             for _ in range(dice.choice((0, 1, 2, 3))):
                 dice.choice((world.ingest, world.enqueue))(dice)
-            actors = choose_actors(world, dice, list_mirroring_casts(world) if mirrors else list_casts(world))
+            actors = choose_actors(world, dice, (casts or list_casts)(world))
             scheduler.run(actors, lambda: bool(model.violations))
             for actor in actors:
                 if actor.error is not None:
@@ -183,10 +187,6 @@ class Simulation:
         self._observer.connection.execute("DELETE FROM kosmos.jobs j WHERE j.tenant_id = %(tenant_id)s", values)
 
 
-Cast: TypeAlias = dict[str, tuple[Act, ...]]
-"""What actors do, by name."""
-
-
 def list_casts(world: World) -> list[Cast]:
     """Return the actors that meet in a run."""
     return [
@@ -220,6 +220,16 @@ def list_mirroring_casts(world: World) -> list[Cast]:
         {"operator": (world.build_indexes, world.reembed)},
         {"memory": (world.search_in_memory,)},
         {"database": (world.search_in_database,)},
+    ]
+
+
+def list_feed_casts(world: World) -> list[Cast]:
+    """Return the actors of a run where passes of one feed meet: two are in an eighth of the runs of all kinds."""
+    return [
+        {"feed-1": (world.sync_permissions,), "feed-2": (world.sync_permissions,)},
+        {"feed-3": (world.sync_permissions,)},
+        {"writer": (world.ingest, world.ingest, world.delete)},
+        {"remover": (world.delete_collection, world.erase)},
     ]
 
 

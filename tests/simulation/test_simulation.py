@@ -6,12 +6,12 @@ import pytest
 
 from tests.conftest import Server
 from tests.simulation.conftest import OpenSimulation
-from tests.simulation.simulation import Simulation
+from tests.simulation.simulation import Simulation, list_feed_casts, list_mirroring_casts
 
 pytestmark = pytest.mark.direct_connection("the scheduler follows the server's process of each connection")
 
-QUICK, QUICK_MIRRORS = "0:100", "0:50"
-"""Seeds of `make test`: planted faults are found at 2, 3, 17, 51, 59, 264, one after 46; with passes at 1 and 44."""
+QUICK, QUICK_MIRRORS, QUICK_FEEDS = "0:100", "0:50", "0:25"
+"""Seeds of `make test`. Planted faults are found at 2, 3, 44, 51, 59 and 216, and that of feeds at 22 of its own."""
 BLOCK = 25
 """Seeds of one test."""
 
@@ -32,7 +32,14 @@ def test_seeds__violate_nothing(simulation: Simulation, seeds: range) -> None:
 @pytest.mark.parametrize("seeds", _blocks(QUICK_MIRRORS), ids=lambda seeds: f"{seeds.start}:{seeds.stop}")
 def test_mirrors__are_as_their_folder_after_a_pass(simulation: Simulation, seeds: range) -> None:
     """Passes, workers, deletions and retries, in any interleaving, leave a collection as its folder is."""
-    failed = [outcome for seed in seeds if (outcome := simulation.run(seed, mirrors=True)).violations]
+    failed = [outcome for seed in seeds if (outcome := simulation.run(seed, list_mirroring_casts)).violations]
+    assert not failed, "\n\n".join(outcome.describe() for outcome in failed)
+
+
+@pytest.mark.parametrize("seeds", _blocks(QUICK_FEEDS), ids=lambda seeds: f"{seeds.start}:{seeds.stop}")
+def test_feeds__leave_the_readers_of_their_last_pass(simulation: Simulation, seeds: range) -> None:
+    """Passes of one feed, publications and removals, in any interleaving, open no document to other readers."""
+    failed = [outcome for seed in seeds if (outcome := simulation.run(seed, list_feed_casts)).violations]
     assert not failed, "\n\n".join(outcome.describe() for outcome in failed)
 
 
