@@ -241,7 +241,7 @@ class _PageBuilder:
             return True
         if above.style != line.style and not self._same_text(above, line):
             return True
-        if _begins_note(line) or self._is_next_item(above, line):
+        if self._begins_note(above, line) or self._is_next_item(above, line):
             return True
         if self._is_apart(above, line):
             return not self._is_spaced(above, line)
@@ -252,6 +252,13 @@ class _PageBuilder:
         if not _SENTENCE_END.search(above.text):
             return False
         return self._is_indented(above, line, below) or self._is_cut_short(above, line)
+
+    def _begins_note(self, above: Line, line: Line) -> bool:
+        """Return whether a line begins with a raised mark, as a footnote does, and not with an isotope."""
+        mark = line.runs[0] if line.runs else None
+        if mark is None or mark.size >= line.size or mark.baseline <= line.baseline or mark.text[0].isalpha():
+            return False
+        return line.size < self._metrics.size or _SENTENCE_END.search(above.text) is not None
 
     def _is_next_item(self, above: Line, line: Line) -> bool:
         """Return whether a line begins another item below the item of a list."""
@@ -361,9 +368,3 @@ class _PageBuilder:
                     self._edges[key] = other.right
         key = round(line.left / _EDGE_POINTS)
         return max(line.right, *(self._edges.get(near, line.right) for near in (key - 1, key, key + 1)))
-
-
-def _begins_note(line: Line) -> bool:
-    """Return whether a line begins with a raised mark, as a footnote does."""
-    mark = line.runs[0] if line.runs else None
-    return mark is not None and mark.size < line.size and mark.baseline > line.baseline and not mark.text[0].isalpha()

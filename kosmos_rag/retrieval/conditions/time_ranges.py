@@ -83,9 +83,14 @@ _FINAL_YEAR = re.compile(rf"{_YEAR}$")
 _SIGN = _any(_WORDS["currency_signs"])
 _BEFORE_AMOUNT = re.compile(rf"(?:\b{_any(_WORDS['amounts'])}\s+|{_SIGN}\s*)$", re.IGNORECASE)
 _AFTER_AMOUNT = re.compile(
-    rf"(?:\s*{_any(_JOINS)}\s*\d{{4}})?\s*(?:{_SIGN}|{_any(_WORDS['measures'])}(?!\w))", re.IGNORECASE
+    rf"(?:\s*{_any(_JOINS)}\s*\d{{4}})?\s*"
+    rf"(?:{_SIGN}|{_any(_WORDS['measures'])}(?![\w&-])|(?P<counted>{_any(_WORDS['counted'])})(?!\w))",
+    re.IGNORECASE,
 )
 """The measure of a number, or of the second one: between 1500 and 2000 euros."""
+_BEFORE_YEAR = re.compile(
+    rf"\b{_any({*_WORDS['fillers'], *(word for word, side in _BOUNDS.items() if side != 'until')})}\s+$", re.IGNORECASE
+)
 _BOUND = re.compile(rf"\b({_any(_BOUNDS)}){_FILLER}\s*$", re.IGNORECASE)
 _BEFORE_MONTH = re.compile(rf"\b{_any({*_BOUNDS, *_JOINS, *_WORDS['fillers']})}\s+$", re.IGNORECASE)
 
@@ -120,7 +125,9 @@ def _resolve(resolve: Callable[[re.Match[str], date], Days | None], match: re.Ma
 def _is_other_word(match: re.Match[str], text: str) -> bool:
     """Return whether a month is another word, `may`, or a year an amount, `2000 euros`."""
     if _FINAL_YEAR.fullmatch(match[0]):
-        return bool(_BEFORE_AMOUNT.search(text[: match.start()]) or _AFTER_AMOUNT.match(text, match.end()))
+        before, measure = text[: match.start()], _AFTER_AMOUNT.match(text, match.end())
+        is_measured = measure is not None and not (measure["counted"] and _BEFORE_YEAR.search(before))
+        return is_measured or _BEFORE_AMOUNT.search(before) is not None
     word = match.groupdict().get("month")
     if word is None or match[0] != word or word.lower() not in _AMBIGUOUS:
         return False

@@ -764,6 +764,15 @@ def test_parse_pdf__each_footnote_begins_at_its_raised_mark() -> None:
     assert [paragraph[:2] for paragraph in parsed.text.split("\n\n")[1:]] == ["1T", "2T"]
 
 
+def test_parse_pdf__an_isotope_at_the_beginning_of_a_line_begins_no_note() -> None:
+    lines = [
+        (50, 703, "The age of the bones that were found in the cave was determined by the", 10),
+        (50, 695, "14", 6), (57, 691, "C method, and the ratio of the isotopes is written in the table that", 10),
+        (50, 679, "comes with the report of the year.", 10),
+    ]  # fmt: skip
+    assert "\n\n" not in draw_sizes(lines).text
+
+
 def test_parse_pdf__each_item_of_a_list_without_indents_is_a_paragraph() -> None:
     lines = [
         "1. The applicant meets the conditions that the law has, and shows",
