@@ -77,6 +77,23 @@ def test_state__follows_its_tenant_to_another_shard_and_node_and_back(
     assert _read_state(session, name) == states[-1]
 
 
+def test_failed_state__has_no_words_of_the_question_for_the_log_of_the_node(
+    session: psycopg.Connection, name: str
+) -> None:
+    """The context of an error of PL/pgSQL has the statement that failed."""
+    tenant_id = tenant(name).id
+    with ConnectionPool.begin_read(session, tenant_id, [EVERYONE]):
+        find_shard = "SELECT tableoid::oid::text FROM kosmos.tenants WHERE tenant_id = %s"
+        [(shard,)] = session.execute(find_shard, [tenant_id]).fetchall()
+    with pytest.raises(psycopg.DataError) as failure:
+        session.execute(
+            "SELECT kosmos.run_on_shard('search_state_of_shard', %s::oid, VARIADIC %s::text[])",
+            [shard, [shard, str(tenant_id), None, "{illness}", "{many}"]],
+        )
+    assert "many" in (failure.value.diag.message_primary or "")
+    assert "illness" not in str(failure.value)
+
+
 def test_state__has_nothing_of_a_tenant_that_does_not_exist(session: psycopg.Connection, other_name: str) -> None:
     assert _read_state(session, other_name) == {"overview": None, "terms": [], "indexes": []}
 

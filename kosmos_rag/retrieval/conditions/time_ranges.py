@@ -19,6 +19,8 @@ _WORDS: Mapping[str, Any] = yaml.safe_load(files(__package__).joinpath("time_wor
 _MONTHS_PER_UNIT = {"month": 1, "quarter": 3, "year": 12}
 _MAX_UNITS = 10_000
 """Units of a rolling range; a larger number is no time."""
+_LONGEST_BEFORE = 80
+"""Characters before a time that may belong to it."""
 
 Days = tuple[date, date]
 """The first day, and the day after the last."""
@@ -81,10 +83,11 @@ _UNIT, _DIRECTION = rf"(?P<unit>{_any(_UNITS)})", rf"(?P<direction>{_any(_DIRECT
 _FILLER = rf"(?:\s+{_any(_WORDS['fillers'])})*"
 _FINAL_YEAR = re.compile(rf"{_YEAR}$")
 _SIGN = _any(_WORDS["currency_signs"])
-_BEFORE_AMOUNT = re.compile(rf"(?:\b{_any(_WORDS['amounts'])}\s+|{_SIGN}\s*)$", re.IGNORECASE)
+_BEFORE_AMOUNT = re.compile(rf"(?:\b{_any(_WORDS['amounts'])}\s+|(?<!in )(?<!\. ){_SIGN}\s*)$", re.IGNORECASE)
+"""Not the sign of a column: in $ 2024, in Mio. € 2024."""
 _AFTER_AMOUNT = re.compile(
     rf"(?:\s*{_any(_JOINS)}\s*\d{{4}})?\s*"
-    rf"(?:{_SIGN}|{_any(_WORDS['measures'])}(?![\w&-])|(?P<counted>{_any(_WORDS['counted'])})(?!\w))",
+    rf"(?:{_SIGN}|{_any(_WORDS['measures'])}(?![\w&/-])|(?P<counted>{_any(_WORDS['counted'])})(?!\w))",
     re.IGNORECASE,
 )
 """The measure of a number, or of the second one: between 1500 and 2000 euros."""
@@ -125,13 +128,18 @@ def _resolve(resolve: Callable[[re.Match[str], date], Days | None], match: re.Ma
 def _is_other_word(match: re.Match[str], text: str) -> bool:
     """Return whether a month is another word, `may`, or a year an amount, `2000 euros`."""
     if _FINAL_YEAR.fullmatch(match[0]):
-        before, measure = text[: match.start()], _AFTER_AMOUNT.match(text, match.end())
+        before, measure = _read_before(text, match.start()), _AFTER_AMOUNT.match(text, match.end())
         is_measured = measure is not None and not (measure["counted"] and _BEFORE_YEAR.search(before))
         return is_measured or _BEFORE_AMOUNT.search(before) is not None
     word = match.groupdict().get("month")
     if word is None or match[0] != word or word.lower() not in _AMBIGUOUS:
         return False
-    return not (word[0].isupper() and _BEFORE_MONTH.search(text[: match.start()]))
+    return not (word[0].isupper() and _BEFORE_MONTH.search(_read_before(text, match.start())))
+
+
+def _read_before(text: str, start: int) -> str:
+    """Return what may belong to a time: to read all of a long text for each of its times would take seconds."""
+    return text[max(0, start - _LONGEST_BEFORE) : start]
 
 
 @lru_cache(maxsize=1_000)
@@ -162,7 +170,7 @@ def find_time_ranges(text: str, today: date) -> tuple[TimeRange, ...]:
 
 
 def _bound(text: str, time: Time) -> str:
-    match = _BOUND.search(text[: time.span[0]])
+    match = _BOUND.search(_read_before(text, time.span[0]))
     return match[1].lower() if match else ""
 
 

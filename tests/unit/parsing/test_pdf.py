@@ -765,7 +765,7 @@ def test_parse_pdf__each_footnote_begins_at_its_raised_mark() -> None:
 
 
 def test_parse_pdf__an_isotope_at_the_beginning_of_a_line_begins_no_note() -> None:
-    lines = [
+    lines: list[tuple[float, float, str, float]] = [
         (50, 703, "The age of the bones that were found in the cave was determined by the", 10),
         (50, 695, "14", 6), (57, 691, "C method, and the ratio of the isotopes is written in the table that", 10),
         (50, 679, "comes with the report of the year.", 10),

@@ -20,10 +20,15 @@ BEGIN
       INTO run
       FROM unnest(arguments) WITH ORDINALITY AS a (value, number);
     BEGIN
-        EXECUTE run INTO result;
-    EXCEPTION WHEN invalid_sql_statement_name THEN
-        PERFORM kosmos.prepare_on_shard(function_name, shard, prepared);
-        EXECUTE run INTO result;
+        BEGIN
+            EXECUTE run INTO result;
+        EXCEPTION WHEN invalid_sql_statement_name THEN
+            PERFORM kosmos.prepare_on_shard(function_name, shard, prepared);
+            EXECUTE run INTO result;
+        END;
+    EXCEPTION WHEN query_canceled OR OTHERS THEN
+        -- The context of the error has the arguments, words of a question among them, for the log of the server.
+        RAISE EXCEPTION USING ERRCODE = SQLSTATE, MESSAGE = SQLERRM;
     END;
     RETURN result;
 END
