@@ -476,8 +476,7 @@ class _Scanner:
             self._at += 1
         block = self._block("item" if is_item else "sentence", first, self._at)
         yield block
-        # A text that begins within a list has lost the indent of its first item.
-        if is_item and first and self._lines[self._at - 1].rstrip().endswith(_COLONS):
+        if is_item and self._lines[self._at - 1].rstrip().endswith(_COLONS):
             item = _ITEM.sub("", " ".join(map(str.strip, self._lines[first : self._at])), count=1)
             # Of several sentences, only the last introduces: a heading is embedded before each item below it.
             *_, (introduction, end) = sentences(item, (0, len(item)))

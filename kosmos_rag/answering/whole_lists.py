@@ -114,8 +114,8 @@ class _Neighbours:
         around: list[Evidence] = []
         indent = _indent(self._evidence[at])
         for before in reversed(self._evidence[first:at]):
-            # A passage that begins within a list has lost the indent of its first item.
-            if before.unit.start and _indent(before) < indent:
+            # A passage that begins within a list has lost the indent of its first item; a colon introduces others.
+            if (before.unit.start or before.unit.text.endswith(_COLONS)) and _indent(before) < indent:
                 indent = _indent(before)
                 around.insert(0, before)
         return around
@@ -127,8 +127,7 @@ class _Neighbours:
             at: Index of the item.
             last: Index after the last item of the list.
         """
-        # A passage that begins within a list has lost the indent of its first item.
-        if not self._evidence[at].unit.start or not self._introduces(at):
+        if not self._introduces(at):
             return ()
         indent = _indent(self._evidence[at])
         return list(takewhile(lambda item: _indent(item) > indent, self._evidence[at + 1 : last]))

@@ -80,7 +80,7 @@ def test_state__follows_its_tenant_to_another_shard_and_node_and_back(
 def test_failed_state__has_no_words_of_the_question_for_the_log_of_the_node(
     session: psycopg.Connection, name: str
 ) -> None:
-    """The context of an error of PL/pgSQL has the statement that failed."""
+    """PostgreSQL adds the statement that failed to the error."""
     tenant_id = tenant(name).id
     with ConnectionPool.begin_read(session, tenant_id, [EVERYONE]):
         find_shard = "SELECT tableoid::oid::text FROM kosmos.tenants WHERE tenant_id = %s"

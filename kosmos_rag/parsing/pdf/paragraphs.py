@@ -254,7 +254,7 @@ class _PageBuilder:
         return self._is_indented(above, line, below) or self._is_cut_short(above, line)
 
     def _begins_note(self, above: Line, line: Line) -> bool:
-        """Return whether a line begins with a raised mark, as a footnote does, and not with an isotope."""
+        """Return whether a line begins with the raised mark of a footnote, not with an isotope."""
         mark = line.runs[0] if line.runs else None
         if mark is None or mark.size >= line.size or mark.baseline <= line.baseline or mark.text[0].isalpha():
             return False

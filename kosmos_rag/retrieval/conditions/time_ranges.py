@@ -138,7 +138,8 @@ def _is_other_word(match: re.Match[str], text: str) -> bool:
 
 
 def _read_before(text: str, start: int) -> str:
-    """Return what may belong to a time: to read all of a long text for each of its times would take seconds."""
+    """Return the characters before a time that may belong to it."""
+    # To read all of a long text for each of its times would take seconds.
     return text[max(0, start - _LONGEST_BEFORE) : start]
 
 

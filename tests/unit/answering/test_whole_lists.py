@@ -80,7 +80,8 @@ def test_select__quotes_code_with_its_item_below_a_title() -> None:
 
 def test_select__takes_no_first_item_of_a_passage_for_the_item_around_its_siblings() -> None:
     assert _answer("- Zone 5: 10\n  - Zone 6: 12\n  - Zone 7: 14", [0.1, 0.1, 0.9]) == ["- Zone 7: 14"]
-    assert _answer("- Limits of a day:\n  - Size: 12\n  - Number: 14", [0.9, 0.1, 0.1]) == ["- Limits of a day:"]
+    tariffs = "- Tariff 1:\n  - Zone 1: 10\n  - Zone 2: 12\n- Tariff 2:\n  - Zone 1: 20\n  - Zone 2: 22"
+    assert _answer(tariffs, [0.1, 0.1, 0.9, 0.1, 0.1, 0.1]) == ["- Tariff 1:", "- Zone 2: 12"]
 
 
 def test_select__quotes_no_introduction_of_another_section() -> None:
