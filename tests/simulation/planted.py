@@ -17,7 +17,7 @@ from kosmos_rag.storage.erasure import ErasureStore
 from kosmos_rag.storage.permissions import StoredPermissions
 from kosmos_rag.storage.queue.writing import JobLeases
 from kosmos_rag.storage.tenants import TenantRef
-from tests.simulation.simulation import ListCasts, list_feed_casts
+from tests.simulation.simulation import ListCasts, list_feed_casts, list_tenant_casts
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -94,17 +94,23 @@ def _early_selection(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ErasureStore, "_erase_jobs", erase_jobs)
 
 
+def _unlocked_tenant(patch: pytest.MonkeyPatch) -> None:
+    """An erasure of a tenant deletes its rows while a publication creates it again."""
+    _replace(patch, "lock_tenant", "FOR UPDATE", "")
+
+
 PLANTED: dict[str, Plant] = {
     "no fence": _no_fence,
     "stale epoch": _stale_epoch,
     "missing lock": _missing_lock,
     "feed not closed": _open_feed,
     "event before commit": _event_before_commit,
+    "unlocked tenant": _unlocked_tenant,
     "unlocked generation": _unlocked_generation,
     "early selection": _early_selection,
 }
 """The last two were faults of this project."""
-CASTS: dict[str, ListCasts] = {"unlocked generation": list_feed_casts}
+CASTS: dict[str, ListCasts] = {"unlocked generation": list_feed_casts, "unlocked tenant": list_tenant_casts}
 """Who must meet to find a fault; where it is not here, all kinds of actors."""
 
 

@@ -233,6 +233,16 @@ def list_feed_casts(world: World) -> list[Cast]:
     ]
 
 
+def list_tenant_casts(world: World) -> list[Cast]:
+    """Return the actors of a run where publications meet erasures of their tenant, and moves to another model."""
+    return [
+        {"writer-1": (world.ingest,), "writer-2": (world.ingest, world.delete)},
+        {"client": (world.enqueue,), "worker-1": (world.work,)},
+        {"operator": (world.reembed,)},
+        {"eraser": (world.erase_all,)},
+    ]
+
+
 def choose_actors(world: World, dice: random.Random, casts: Sequence[Cast]) -> list[Actor]:
     """Return the actors of a run: not all of them, so that some meet often."""
     chosen = dice.sample(casts, dice.randint(2, 4))
