@@ -91,9 +91,8 @@ _AFTER_AMOUNT = re.compile(
     re.IGNORECASE,
 )
 """The measure of a number, or of the second one: between 1500 and 2000 euros."""
-_BEFORE_YEAR = re.compile(
-    rf"\b{_any({*_WORDS['fillers'], *(word for word, side in _BOUNDS.items() if side != 'until')})}\s+$", re.IGNORECASE
-)
+_BEFORE_YEAR = re.compile(rf"\b{_any(_WORDS['before_years'])}\s+(?:{_YEAR}\s+{_any(_JOINS)}\s+)?$", re.IGNORECASE)
+"""Also before the second year: from 2019 to 2024."""
 _BOUND = re.compile(rf"\b({_any(_BOUNDS)}){_FILLER}\s*$", re.IGNORECASE)
 _BEFORE_MONTH = re.compile(rf"\b{_any({*_BOUNDS, *_JOINS, *_WORDS['fillers']})}\s+$", re.IGNORECASE)
 

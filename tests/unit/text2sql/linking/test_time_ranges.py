@@ -47,6 +47,8 @@ TODAY = date(2026, 5, 20)  # a Wednesday
         ("Kosten bis zu 2000 Euro bei 1800 Stunden", []),
         ("costs in euros of 2024", [("2024-01-01", "2025-01-01")]),
         ("a team of about 2000 employees, up to 2000 Mitarbeiter", []),
+        ("a firm of 2000 employees with between 1500 and 2000 people", []),
+        ("from 2019 to 2024 employees paid", [("2019-01-01", "2025-01-01")]),
         ("since 2024 employees may work at home", [("2024-01-01", None)]),
         ("revenue in $ 2024", [("2024-01-01", "2025-01-01")]),
         ("Umsatz in Mio. € 2024", [("2024-01-01", "2025-01-01")]),
