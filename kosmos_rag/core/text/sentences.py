@@ -64,15 +64,25 @@ _DATE = re.compile(
     re.VERBOSE,
 )
 """`31. 12. 2026`, at either number, and `31. März`."""
-_ARTICLE = re.compile(r"(?<!I )\b(?:der|des|dem|den|das|die|am|im|zum|zur|vom|beim)\s+\Z", re.IGNORECASE)
-"""Before an ordinal number of German, if a noun follows: `der 2. Teil`. Not `I am 30`."""
+_ARTICLE = re.compile(r"\b(?:(?P<before_date>am|zum|vom)|der|des|dem|den|das|die|im|zur|beim)\s+\Z", re.IGNORECASE)
+"""Before an ordinal number of German, if a noun follows: `der 2. Teil`. After `am` the number is often a date."""
+_COUNTED = re.compile(
+    r"""
+      \w*(?:tag|monat|quartal|semester|jahr|jahrzehnt|jahrhundert|jahrtausend)
+    | Tage | Mittwoch | Sonnabend | Wochenende | Advent | Mal | Platz | Teil | Kapitel | Weltkrieg | Vorsitzenden
+    | Jänner | (?:Jan|Feb|Mär|Apr|Jun|Jul|Aug|Sept?|Okt|Nov|Dez)
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+"""A noun of time or count: `am 3. Werktag`."""
 _NO_NOUNS = frozenset(
-    {"aber", "alle", "allerdings", "als", "am", "auch", "bei", "bis", "bitte", "da", "dabei", "dadurch", "dafür"}
-    | {"damit", "danach", "dann", "darin", "das", "dass", "davon", "dazu", "dem", "den", "der", "dies", "diese"}
-    | {"dieser", "dieses", "die", "doch", "ein", "eine", "er", "es", "falls", "für", "hier", "ich", "ihr", "im", "in"}
-    | {"jede", "jeder", "jedes", "kein", "keine", "man", "mit", "nach", "nur", "ob", "ohne", "seit", "sie", "so"}
-    | {"sonst", "später", "unter", "vom", "von", "vor", "während", "was", "wenn", "wer", "wie", "wir", "wo", "zu"}
-    | {"zudem", "zum", "zur"}
+    {"ab", "aber", "alle", "allerdings", "als", "am", "an", "andernfalls", "anschließend", "ansonsten", "auch", "auf"}
+    | {"aus", "außerdem", "bei", "beim", "bis", "bitte", "da", "dabei", "dadurch", "dafür", "damit", "danach", "dann"}
+    | {"darin", "das", "dass", "davon", "dazu", "dem", "den", "der", "dies", "diese", "dieser", "dieses", "die", "doch"}
+    | {"durch", "ein", "eine", "er", "erst", "es", "falls", "für", "gegen", "hier", "ich", "ihr", "im", "in", "ist"}
+    | {"jede", "jeder", "jedes", "jedoch", "kein", "keine", "man", "mit", "nach", "nun", "nur", "ob", "ohne", "seit"}
+    | {"sie", "sind", "so", "sollte", "sollten", "sonst", "später", "unter", "vom", "von", "vor", "während", "was"}
+    | {"weitere", "wenn", "wer", "wie", "wir", "wird", "wo", "zu", "zudem", "zum", "zur", "zusätzlich"}
 )
 """Words that begin sentences of German."""
 _WORD = re.compile(r"[^\W\d_]+")
@@ -148,8 +158,9 @@ def _is_abbreviation(text: str, start: int, candidate: re.Match[str]) -> bool:
 def _is_ordinal(text: str, start: int, number: re.Match[str], end: int) -> bool:
     noun = _WORD.match(text, end)
     before = max(start, number.start() - _LONGEST_ABBREVIATION)
-    return (
-        noun is not None
-        and noun[0].casefold() not in _NO_NOUNS
-        and _ARTICLE.search(text, before, number.start()) is not None
-    )
+    article = _ARTICLE.search(text, before, number.start())
+    if noun is None or article is None:
+        return False
+    if article["before_date"]:
+        return _COUNTED.fullmatch(noun[0]) is not None
+    return noun[0].lower() not in _NO_NOUNS

@@ -97,6 +97,53 @@ def test_sentences__of_known_text(text: str, expected: list[str]) -> None:
     assert split(text) == expected
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Die Frist endet am 15.|Anschließend wird gemahnt.",
+        "Zahlung bis zum 15.|Andernfalls wird gemahnt.",
+        "Das Büro schließt am 24.|Außerdem ist es am 31. geschlossen.",
+        "Kunden zahlen bis zum 15.|Ab dem 16. wird gemahnt.",
+        "Geöffnet bis zum 15.|Auf Anfrage länger.",
+        "Wir zahlen am 15.|An Feiertagen früher.",
+        "Wir liefern am 5.|Sollten Sie nichts erhalten, rufen Sie an.",
+        "Es gilt vom 1.|Jedoch nicht am 2. Mai.",
+        "Der Rat tagt am 3.|Weitere Termine folgen.",
+        "Das sind die 10.|Ist das genug?",
+        "Wir liefern am 5.|Manchmal früher.",
+        "Wir liefern am 5.|Tagsüber ist geöffnet.",
+        "Wir liefern am 5.|Kunden zahlen später.",
+    ],
+)
+def test_a_sentence__ends_with_a_day_of_the_month(text: str) -> None:
+    assert split(text.replace("|", " ")) == text.split("|")
+
+
+OPENINGS = (
+    "Ab An Andernfalls Anschließend Ansonsten Auf Aus Außerdem Beim Durch Erst Gegen Ist Jedoch Nun Sind Sollte "
+    "Sollten Weitere Wird Zusätzlich"
+)
+
+
+@pytest.mark.parametrize("word", OPENINGS.split())
+def test_a_sentence__begins_with_no_noun_after_a_number(word: str) -> None:
+    assert split(f"Er gilt ab dem 15. {word} etwas folgt.") == ["Er gilt ab dem 15.", f"{word} etwas folgt."]
+
+
+COUNTED = (
+    "Tag Tage Geburtstag Monat Quartal Semester Geschäftsjahr Jahrzehnt Jahrhundert Jahrtausend Mittwoch Sonnabend "
+    "Wochenende Advent Mal Platz Teil Kapitel Weltkrieg Vorsitzenden Oktober Jänner Jan. Feb. Mär. Apr. Jun. Jul. Aug. "
+    "Sep. Sept. Okt. Nov. Dez."
+)
+
+
+@pytest.mark.parametrize("noun", COUNTED.split())
+def test_a_sentence__goes_on_with_what_an_ordinal_number_counts(noun: str) -> None:
+    for article in ("am", "zum", "vom"):
+        text = f"Sie kam {article} 3. {noun} gern."
+        assert split(text) == [text]
+
+
 @pytest.mark.parametrize("text", [".", "!\"'", "\n ", "...)", " ", "a. ", "1. ", "。", ".x", "x"])
 def test_sentences__take_linear_time(text: str) -> None:
     long = text * (150_000 // len(text))
