@@ -197,7 +197,7 @@ def _order(
     """Order columns by score, where each word counts for the first column that has it.
 
     Where four tables have `state`, one makes room for what else the question says, not for columns that nothing speaks
-    for: these come last. Returns the positions, and what each column lost, 0 or less.
+    for: these stay behind all that had a better score. Returns the positions, and what each column lost, 0 or less.
 
     Args:
         is_evident: Whether a word, a value or its document speaks for a column. Shape (columns,).
@@ -205,10 +205,13 @@ def _order(
     """
     evident, others = np.flatnonzero(is_evident), np.flatnonzero(~is_evident)
     order, losses = _order_evident(scores[evident], strengths[:, evident], word_shares, limit)
-    rest = best_first(scores[others], limit)[: limit - len(order)]
-    repeated = np.zeros(len(scores))
-    repeated[evident] = losses
-    return [*evident[order].tolist(), *others[rest].tolist()], repeated
+    final = scores.copy()
+    final[evident] += losses
+    by_score = evident[best_first(scores[evident])]
+    least = np.minimum.accumulate(np.concatenate(([np.inf], final[by_score])))
+    final[others] = np.minimum(scores[others], least[np.searchsorted(-scores[by_score], -scores[others], side="right")])
+    merged = np.concatenate((evident[order], others))
+    return merged[best_first(final[merged], limit)].tolist(), final - scores
 
 
 def _order_evident(scores: Floats, strengths: Floats, word_shares: Floats, limit: int) -> tuple[list[int], Floats]:

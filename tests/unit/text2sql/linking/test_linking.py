@@ -235,10 +235,9 @@ def test_a_word_of_the_question__counts_for_the_first_column_that_has_it() -> No
 
 
 @pytest.mark.parametrize(
-    "question",
-    ["state and country of customers", "name of the shop with the most revenue", "revenue of orders by state"],
+    "question", ["state and country of customers", "name of the shop with the most revenue of orders"]
 )
-def test_columns_without_evidence__are_not_supported(question: str) -> None:
+def test_a_repeated_word__puts_no_column_without_evidence_among_the_supported(question: str) -> None:
     names = ("customers", "suppliers", "shops", "warehouses", "partners", "offices")
     others = [f"other_{number}" for number in range(12)]
     tables = [_table(name, "id", "name", "country", "state", *others) for name in names]
