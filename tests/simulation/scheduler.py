@@ -121,6 +121,12 @@ WITH RECURSIVE waits_for (pid) AS (
 )
 SELECT EXISTS (SELECT FROM waits_for WHERE pid = %(pid)s)
 """
+_SESSIONS = """
+SELECT s.pid, coalesce(s.state, s.backend_type), pg_blocking_pids(s.pid),
+       left(regexp_replace(s.query, '\\s+', ' ', 'g'), 200)
+  FROM pg_stat_activity s
+ WHERE s.datname = current_database()
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -139,6 +145,11 @@ class Observer:
     def is_deadlocked(self, pid: int) -> bool:
         """Return whether a backend waits, over others, for itself."""
         return self.connection.execute(_WAITS_FOR, {"pid": pid}).fetchone() == (True,)
+
+    def list_sessions(self) -> list[str]:
+        """Return who waits for whom, and the last statement of each."""
+        rows = self.connection.execute(_SESSIONS).fetchall()
+        return [f"{pid} ({state}) waits for {pids}: {text}" for pid, state, pids, text in rows]
 
     def cancel(self, pid: int) -> None:
         """Cancel the statement of a backend."""
@@ -184,13 +195,19 @@ class Scheduler:
     def run(self, actors: Sequence[Actor], has_failed: Callable[[], bool]) -> None:
         """Run actors until all have ended, or the run has failed."""
         self._ready = list(actors)
-        while (self._ready or self._blocked) and not has_failed():
-            if len(self.trace) >= MAX_STEPS:
-                raise RuntimeError(f"the run has not ended after {MAX_STEPS} steps:\n" + "\n".join(self.trace[-40:]))
-            if not self._ready:
-                raise RuntimeError(f"{[actor.name for actor in self._blocked]} wait for a lock that nobody releases")
-            self._step(self._choose())
-        self._stop()
+        try:
+            while (self._ready or self._blocked) and not has_failed():
+                if len(self.trace) >= MAX_STEPS:
+                    raise RuntimeError(
+                        "\n".join([f"the run has not ended after {MAX_STEPS} steps:", *self.trace[-40:]])
+                    )
+                if not self._ready:
+                    waiting = ", ".join(f"{actor.name} ({actor.pid})" for actor in self._blocked)
+                    lines = [*self._observer.list_sessions(), *self.trace[-40:]]
+                    raise RuntimeError("\n".join([f"{waiting} wait for a lock that nobody releases:", *lines]))
+                self._step(self._choose())
+        finally:
+            self._stop()
 
     def _choose(self) -> Actor:
         if self._last not in self._ready or self._dice.random() > self._stickiness:

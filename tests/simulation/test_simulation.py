@@ -1,11 +1,15 @@
 """No interleaving of statements, with faults, loses a document or shows one to a reader who may not see it."""
 
 import os
+import random
 
+import psycopg
 import pytest
 
+from kosmos_rag.storage.tenants import tenant
 from tests.conftest import Server
 from tests.simulation.conftest import OpenSimulation
+from tests.simulation.scheduler import Actor, Scheduler
 from tests.simulation.simulation import ListCasts, Simulation, list_feed_casts, list_mirroring_casts, list_tenant_casts
 
 pytestmark = pytest.mark.direct_connection("the scheduler follows the server's process of each connection")
@@ -58,3 +62,19 @@ def test_seed__gives_the_same_run_in_another_database(open_simulation: OpenSimul
             runs.append([simulation.run(seed).trace for seed in range(4)])
     assert runs[0] == runs[1]
     assert any("[" in step for trace in runs[0] for step in trace), "no run has a fault"
+
+
+def test_lock__that_no_actor_holds_is_named_with_its_session(simulation: Simulation) -> None:
+    worker, observer = simulation._engines[0].database.worker, simulation._observer
+
+    def wait() -> None:
+        with worker.transaction(tenant("waiter").id, []) as connection:
+            connection.execute("SELECT pg_advisory_xact_lock(1)")
+
+    with psycopg.connect(worker._conninfo) as holder:
+        holder.execute("SELECT pg_advisory_lock(1)")
+        pid = holder.info.backend_pid
+        scheduler = Scheduler(random.Random(0), observer, lambda _actor: None)
+        with pytest.raises(RuntimeError, match=r"waiter \(\d+\) wait for a lock") as raised:
+            scheduler.run([Actor("waiter", wait)], lambda: False)
+    assert f"{pid} (idle in transaction) waits for []: SELECT pg_advisory_lock(1)" in str(raised.value)
