@@ -26,6 +26,9 @@ LEAST_FILLED = 0.4
 """Share of the cells of a table that have text."""
 _SENTENCE_WORDS = 5
 _NUMBER = re.compile(r"[-+(−–]?[$€£¥]?\s?[-+(−–]?[\d.,'%\s]*\d[\d.,'%)\s]*[$€£¥]?(?:\^\(?\w+\)?)?")  # noqa: RUF001
+_AMOUNT = re.compile(
+    r"(?!(?:19|20)\d\d$)(?:[A-Z]{3}\s|[$€£¥]\s?)?-?\d{1,3}(?:[,.' ]?\d{3})*(?:[.,]\d+)?(?:\s?(?:[^\W\d_]|[$€£¥%°])\S*)?"
+)
 _CURRENCY = re.compile(r"[$€£¥]")
 _BLANK_NUMBER = re.compile(r"[-–—―－]|n/?a|unq", re.IGNORECASE)  # noqa: RUF001
 
@@ -268,6 +271,11 @@ def _continues(above: Row, row: Row, columns: int, *, has_two_gaps: bool) -> boo
 def is_value(text: str) -> bool:
     """Return whether a text is a number, with its currency, percent sign or footnote mark."""
     return _NUMBER.fullmatch(text.strip()) is not None
+
+
+def is_amount(text: str) -> bool:
+    """Return whether a text is a number, also with its unit; years are none."""
+    return _AMOUNT.fullmatch(text.strip()) is not None
 
 
 def is_blank_value(text: str) -> bool:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from kosmos_rag.parsing import bounds
 from kosmos_rag.parsing.headings import LONGEST
-from kosmos_rag.parsing.pdf.cells import LEADING, is_value
+from kosmos_rag.parsing.pdf.cells import LEADING, is_amount, is_value
 from kosmos_rag.parsing.pdf.graphics import NEAR
 from kosmos_rag.parsing.pdf.lines import LARGER, Line, join_line, join_text
 from kosmos_rag.parsing.pdf.page_lines import APART, Paragraph, line_distance
@@ -39,7 +39,8 @@ _LABEL = re.compile(r"[a-z] [A-Z]|[^\W\d_A-Z][^A-Z:]*:")
 _ADDRESS = re.compile(r"(?:https?://|www\.)\S+")
 _POINT = re.compile(r"\d{1,2}\.\s")
 _HOUSE = re.compile(r"\d{3,}\s")
-"""Begins a street of an address, where it is not larger."""
+"""Begins a street of an address, or an amount."""
+_YEAR = re.compile(r"(?:19|20)\d\d\s")
 _LETTERS = re.compile(
     r"(?:(?=.*\b[a-z\d]{2}\b)(?:\W*\b[a-z\d]{1,2}\b)+|(?:\W*\b[a-z\d]{1,2}\b){1,3})\W*", re.IGNORECASE | re.ASCII
 )
@@ -210,7 +211,9 @@ def _title(paragraph: Paragraph, styles: _TextStyles) -> str | None:
         or any(line.is_label for line in paragraph.lines)
         or (_is_list(paragraph.lines) and not styles.is_broken_title(paragraph))
         or _ITEM.match(title)
-        or (_HOUSE.match(title) and not (styles.is_larger(paragraph) and paragraph.lines[0].bold))
+        or (
+            _HOUSE.match(title) and not (_YEAR.match(title) and styles.is_larger(paragraph) and paragraph.lines[0].bold)
+        )
         or _REMARK.fullmatch(title)
         or _LETTERS.fullmatch(title)
         or (_DATE if paragraph.lines[0].bold else _DATE_AT_PLACE).fullmatch(title)
@@ -287,11 +290,13 @@ def _has_cells(paragraph: Paragraph, before: Paragraph | None, following: Paragr
 def _find_aside(paragraph: Paragraph, before: Paragraph | None, following: Paragraph | None) -> int:
     """Return the place of a run on the right of a title, as a date.
 
-    The result is 0 if there is none. The run ends at the right edge of the text. Cells are above or below others, and
-    headers are the first line of the file.
+    The result is 0 if there is none. The run ends at the right edge of the text. Cells are above or below others,
+    headers are the first line of the file, and an amount belongs to its label.
     """
     gaps = _find_gaps(paragraph.lines[0]) if len(paragraph.lines) == 1 else []
     if len(gaps) != 1 or before is None or following is None:
+        return 0
+    if is_amount(join_text(paragraph.lines[0].runs[gaps[0] :])):
         return 0
     if any(map(_find_gaps, (*before.lines[-1:], *following.lines[:1]))):
         return 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
 from kosmos_rag.parsing.pdf import cells
-from kosmos_rag.parsing.pdf.cells import Columns, FoundTable, find_columns, is_value
+from kosmos_rag.parsing.pdf.cells import Columns, FoundTable, find_columns, is_amount, is_value
 from kosmos_rag.parsing.pdf.common_columns import are_aligned, are_bold_names, find_common_columns, has_values, widen
 from kosmos_rag.parsing.pdf.graphics import NEAR, Box, Rules, unite
 from kosmos_rag.parsing.pdf.lines import LARGER, Line, join_line
@@ -372,7 +372,7 @@ def _join_text(sections: Iterator[Region | _Section]) -> Iterator[Region]:
     lines: list[Line] = []
     for section in sections:
         if isinstance(section, _Section):
-            lines += (line for row in section.rows for line in _join_row(row.lines))
+            lines += _join_rows([row.lines for row in section.rows])
         else:
             if lines:
                 yield Region(lines)
@@ -382,22 +382,27 @@ def _join_text(sections: Iterator[Region | _Section]) -> Iterator[Region]:
         yield Region(lines)
 
 
-def _join_row(lines: Sequence[Line]) -> Iterator[Line]:
-    """Yield the lines of a row as one, and a title before smaller words."""
-    start = 0
-    for end in range(1, len(lines) + 1):
-        if end < len(lines) and not _is_title_before(lines[end - 1], lines[end]):
-            continue
-        part = lines[start:end]
-        joined = join_line([run for line in part for run in line.runs]) if len(part) > 1 else part[0]
-        yield joined._replace(text=" ".join(line.text for line in part))
-        start = end
+def _join_rows(rows: Sequence[Sequence[Line]]) -> Iterator[Line]:
+    """Yield each row as one line, and a title before smaller words."""
+    for above, row, below in zip([(), *rows], rows, [*rows[1:], ()], strict=False):
+        values = [line.left for line in (*above[1:], *below[1:])]
+        start = 0
+        for end in range(1, len(row) + 1):
+            if end < len(row) and not _is_title_before(row[end - 1], row[end:], values):
+                continue
+            part = row[start:end]
+            joined = join_line([run for line in part for run in line.runs]) if len(part) > 1 else part[0]
+            yield joined._replace(text=" ".join(line.text for line in part))
+            start = end
 
 
-def _is_title_before(line: Line, other: Line) -> bool:
-    """Return whether words are larger than those on their right.
+def _is_title_before(line: Line, others: Sequence[Line], values: Sequence[float]) -> bool:
+    """Return whether words are larger than those on their right, and no label of these.
 
-    Titles in two sizes are bold.
+    Titles in two sizes are bold. A value is an amount, or is below or above others, whose left edges are given.
     """
+    other = others[0]
     has_words = any(word.isalpha() and len(word) > 1 for word in line.text.split())
-    return has_words and not other.bold and line.size > LARGER * other.size
+    if not has_words or other.bold or line.size <= LARGER * other.size:
+        return False
+    return not is_amount(" ".join(each.text for each in others)) and all(abs(other.left - at) > NEAR for at in values)

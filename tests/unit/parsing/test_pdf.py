@@ -813,6 +813,38 @@ def test_parse_pdf__a_title_has_no_word_that_is_set_apart_on_its_right() -> None
     assert [heading.title for heading in parsed.headings] == ["Application for assistance"]
 
 
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [("Date of birth", "3 May 1980"), ("Place of birth", "Bonn"), ("Name", "Ada Smith")],
+        [("Weight of the pump", "12.5 kg")],
+        [("Revenue of the year", "20 million")],
+    ],
+    ids=["rows", "amount", "amount in words"],
+)
+def test_parse_pdf__a_label_that_is_larger_than_its_value_is_in_one_line_with_it(rows: list[tuple[str, str]]) -> None:
+    cells = [
+        line
+        for at, (label, value) in enumerate(rows)
+        for line in ((50, 715 - 20 * at, label, 14), (320, 715 - 20 * at, value, 10))
+    ]
+    parsed = draw_sizes([(50, 760, BODY, 10), *cells, *TEXT_LINES])
+    assert not parsed.headings
+    assert {" ".join(row) for row in rows} <= set(parsed.text.splitlines())
+
+
+@pytest.mark.parametrize(("label", "amount"), [("Total", "1,250.00 EUR"), ("Soup of the day", "12.50 EUR")])
+def test_parse_pdf__a_label_with_an_amount_at_the_right_edge_is_no_title(label: str, amount: str) -> None:
+    parsed = draw_sizes([(50, 760, BODY, 10), (50, 700, label, 14), (480, 700, amount, 14), *TEXT_LINES])
+    assert not parsed.headings
+
+
+@pytest.mark.parametrize("words", ["1250 EUR", "4500 Euro payable now", "1200 Main Street"])
+def test_parse_pdf__an_amount_and_a_street_in_large_bold_letters_are_no_titles(words: str) -> None:
+    parsed = draw_sizes([(50, 700, words, 14), *TEXT_LINES], first_face="Helvetica-Bold")
+    assert not parsed.headings
+
+
 @pytest.mark.parametrize(("face", "titles"), [("Helvetica", []), ("Helvetica-Bold", ["2023 Registration of pumps"])])
 def test_parse_pdf__a_title_that_begins_with_a_year_is_larger_and_bold(face: str, titles: list[str]) -> None:
     parsed = draw_sizes([(50, 700, "2023 Registration of pumps", 18), *TEXT_LINES], first_face=face)
