@@ -239,7 +239,8 @@ class Scheduler:
                 if actor.has_ended and actor in self._ready:
                     self._ready.remove(actor)
                 return True
-            if not self._observer.is_blocked(actor.pid):
+            # Asked again, a victim may be blocked still by the first answer, and in no circle any more by the second.
+            if actor.is_deadlocked or not self._observer.is_blocked(actor.pid):
                 continue
             if not self._observer.is_deadlocked(actor.pid):
                 return False

@@ -2,14 +2,18 @@
 
 import os
 import random
+import threading
+import time
+from functools import partial
 
 import psycopg
 import pytest
 
+from kosmos_rag.core.errors import StatementFailed
 from kosmos_rag.storage.tenants import tenant
 from tests.conftest import Server
 from tests.simulation.conftest import OpenSimulation
-from tests.simulation.scheduler import Actor, Scheduler
+from tests.simulation.scheduler import Actor, Observer, Scheduler
 from tests.simulation.simulation import ListCasts, Simulation, list_feed_casts, list_mirroring_casts, list_tenant_casts
 
 pytestmark = pytest.mark.direct_connection("the scheduler follows the server's process of each connection")
@@ -78,3 +82,33 @@ def test_lock__that_no_actor_holds_is_named_with_its_session(simulation: Simulat
         with pytest.raises(RuntimeError, match=r"waiter \(\d+\) wait for a lock") as raised:
             scheduler.run([Actor("waiter", wait)], lambda: False)
     assert f"{pid} (idle in transaction) waits for []: SELECT pg_advisory_lock(1)" in str(raised.value)
+
+
+class _BusyObserver(Observer):
+    """A server that cancels late, and answers later."""
+
+    def is_blocked(self, pid: int) -> bool:
+        blocked = super().is_blocked(pid)
+        time.sleep(0.2)
+        return blocked
+
+    def cancel(self, pid: int) -> None:
+        threading.Timer(0.05, super().cancel, [pid]).start()
+
+
+def test_deadlock__ends_its_victim_on_a_busy_server(simulation: Simulation) -> None:
+    """The victim was taken for a blocked statement, and suspended: the run waited for ever."""
+    worker, observer = simulation._engines[0].database.worker, simulation._observer
+    busy = _BusyObserver(connection=observer.connection, is_local=observer.is_local)
+
+    def lock(*keys: int) -> None:
+        with worker.transaction(tenant("locks").id, []) as connection:
+            for key in keys:
+                connection.execute("SELECT pg_advisory_xact_lock(%s)", [key])
+
+    errors = []
+    for seed in range(6):
+        actors = [Actor("up", partial(lock, 1, 2)), Actor("down", partial(lock, 2, 1))]
+        Scheduler(random.Random(seed), busy, lambda _actor: None).run(actors, lambda: False)
+        errors += [actor.error.sqlstate for actor in actors if isinstance(actor.error, StatementFailed)]
+    assert "40P01" in errors
