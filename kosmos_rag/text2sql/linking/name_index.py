@@ -57,7 +57,7 @@ class _Vocabulary:
     by_prefix: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     by_ending: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
     by_spelling: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
-    """British and American. Short words have none: `poet` is no pet."""
+    """British and American."""
     by_length: dict[int, list[str]] = field(default_factory=lambda: defaultdict(list))
     """A misspelt word has about the length of the word that is meant."""
 

@@ -21,16 +21,20 @@ _NAME = re.compile(r"\w+(?:[._]\w+)+")
 _AMERICAN = tuple(
     (re.compile(british), american)
     for british, american in (
-        ("our", "or"),  # colour
-        ("[ao]e", "e"),  # anaemia and foetus
+        ("(?<=[^s].)our", "or"),  # colour, and neither mourning nor scour
         ("isation", "ization"),
         ("llment", "lment"),  # British has one l: enrolment
         ("ellery", "elry"),
         ("(?<=[bt])r$", "er"),  # the stems of fibre and litre
         ("artef", "artif"),
         ("sulph", "sulf"),
+        ("neuvr$", "neuver"),  # manoeuvre, after its `oe`
     )
 )
+_WITH_LIGATURE = re.compile(
+    "anaem|leukaem|caem|haem[aio]|paed|aesth|oestr|oesoph|foet|faec|gynaec|archaeo|manoeuv|diarrhoea"
+)
+"""Stems with `ae` or `oe` where American has `e`. Elsewhere these are umlauts: `laender` is no lender."""
 STOP_WORDS = frozenset(
     _WORD.findall(
         "a about all also am an and any are as at be been both but by can could did do does each either every find "
@@ -57,6 +61,7 @@ def stem(word: str) -> str:
 
 def unify_spelling(word: str) -> str:
     """Return one spelling for a British and an American stem: `color` of colour."""
+    word = _WITH_LIGATURE.sub(lambda match: re.sub("[ao]e", "e", match[0]), word)
     for british, american in _AMERICAN:
         word = british.sub(american, word)
     return word

@@ -205,7 +205,9 @@ SPELLINGS = (
     "odour odor, tumour tumor, humour humor, savour savor, enrolment enrollment, fulfilment fulfillment, "
     "instalment installment, jewellery jewelry, organisation organization, artefacts artifact, fibre fiber, "
     "litres liter, sulphur sulfur, paediatric pediatric, anaesthesia anesthesia, haemoglobin hemoglobin, "
-    "oestrogen estrogen, foetus fetus"
+    "oestrogen estrogen, foetus fetus, anaemia anemia, leukaemia leukemia, glycaemia glycemia, haematology hematology, "
+    "ischaemia ischemia, oesophagus esophagus, faecal fecal, gynaecology gynecology, archaeology archeology, "
+    "manoeuvre maneuver, diarrhoea diarrhea, encyclopaedia encyclopedia, harbour harbor"
 )
 
 
@@ -213,14 +215,23 @@ SPELLINGS = (
 def test_a_word__is_a_name_in_british_and_american(spellings: str) -> None:
     for word, name in (spellings.split(), reversed(spellings.split())):
         index = NameIndex([DatabaseSchema(name="things", tables=(_table("thing", name, "id"),))], HINTS)
-        assert len(index.words(f"the {word} of things")) == 2
+        matches = [max(match.matches.values()) for match in index.words(f"the {word} of things")]
+        assert matches == [1.0, 1.0]
         assert index.is_name(word)
 
 
-@pytest.mark.parametrize(("word", "name"), [("files", "fills"), ("poets", "pets"), ("patents", "patients")])
-def test_a_spelling__joins_no_other_words(word: str, name: str) -> None:
-    index = NameIndex([DatabaseSchema(name="things", tables=(_table("thing", name, "id"),))], HINTS)
-    assert [match.text for match in index.words(f"the {word} of things")] == ["thing"]
+@pytest.mark.parametrize(
+    "words", ["files fills", "poets pets", "patents patients", "mourning morning", "fourth forth", "scour score"]
+)
+def test_a_spelling__joins_no_other_words(words: str) -> None:
+    for word, name in (words.split(), reversed(words.split())):
+        index = NameIndex([DatabaseSchema(name="things", tables=(_table("thing", name, "id"),))], HINTS)
+        assert [match.text for match in index.words(f"the {word} of things")] == ["thing"]
+
+
+def test_a_spelling__is_found_beside_an_equal_name() -> None:
+    index = NameIndex([DatabaseSchema(name="things", tables=(_table("thing", "color", "colour"),))], HINTS)
+    assert [len(word.matches) for word in index.words("the colour of all")] == [2]
 
 
 def test_a_word_of_the_question__counts_for_the_first_column_that_has_it() -> None:

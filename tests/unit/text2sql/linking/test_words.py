@@ -2,7 +2,7 @@
 
 import pytest
 
-from kosmos_rag.text2sql.linking.words import question_words, stem, stem_name
+from kosmos_rag.text2sql.linking.words import question_words, stem, stem_name, unify_spelling
 
 
 @pytest.mark.parametrize(
@@ -24,6 +24,13 @@ def test_stem__is_the_same_for_forms_of_a_word(item: str, other: str) -> None:
 @pytest.mark.parametrize(("item", "other"), [("status", "state"), ("king", "k"), ("red", "r"), ("user", "usage")])
 def test_stem__keeps_words_apart(item: str, other: str) -> None:
     assert stem(item) != stem(other)
+
+
+@pytest.mark.parametrize("words", ["lender länder", "setze sätze", "felle fälle", "wende wände", "helfte hälfte"])
+def test_unify_spelling__keeps_umlauts(words: str) -> None:
+    word, other = map(stem, words.split())
+    assert unify_spelling(word) == word
+    assert unify_spelling(other) == other
 
 
 def test_question_words__leave_out_quoted_values() -> None:
