@@ -30,7 +30,7 @@ from kosmos_rag.parsing.pdf.text_layer import WORD_GAP
 _SENTENCE_END = re.compile(r"[.!?:;\u3002\uff01\uff1f\u2026][\"'\u201d\u2019\u00bb)\]]*(?:\^\(?\w+\)?)?$")
 _EDGE_POINTS = 8
 """Points by which lines of one column may differ at the left."""
-_ITEM = re.compile(r"(?:[•▪◦‣*\u2013\u2014-]|\(?(?:\d{1,3}|[a-zA-Z]|[ivx]{1,4})[.)])\s")
+_ITEM = re.compile(r"(?:[•▪◦‣*\u2013\u2014-]|\(?(?:(?P<number>\d{1,3})|[a-zA-Z]|[ivx]{1,4})[.)])\s")
 _NUMBERED = re.compile(r"(?:\d{1,2}(?:\.\d{1,2}){0,4}\.?|[A-Z]\.|[IVX]{1,5}\.)\s+[^\W\d_]")
 
 
@@ -261,9 +261,16 @@ class _PageBuilder:
         return line.size < self._metrics.size or _SENTENCE_END.search(above.text) is not None
 
     def _is_next_item(self, above: Line, line: Line) -> bool:
-        """Return whether a line begins another item below the item of a list."""
+        """Return whether a line begins another item below the item of a list.
+
+        A number that is not the next one, as that of a day, is so only below a sentence.
+        """
         first = self._text.lines[0] if self._text and self._text.lines[-1] is above else above
-        return abs(line.left - first.left) < NEAR and bool(_ITEM.match(line.text) and _ITEM.match(first.text))
+        marks = _ITEM.match(first.text), _ITEM.match(line.text)
+        if abs(line.left - first.left) >= NEAR or not (marks[0] and marks[1]):
+            return False
+        numbers = [int(number) for mark in marks if mark and (number := mark["number"])]
+        return len(numbers) < 2 or numbers[1] == numbers[0] + 1 or bool(_SENTENCE_END.search(above.text))
 
     def _begins_like(self, above: Line, line: Line, below: Line | None) -> bool:
         """Return whether a line and the one above it are indented as first lines of paragraphs."""

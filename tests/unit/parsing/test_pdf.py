@@ -784,6 +784,18 @@ def test_parse_pdf__each_item_of_a_list_without_indents_is_a_paragraph() -> None
     assert [paragraph[:2] for paragraph in parsed.text.split("\n\n")] == ["1.", "2.", "3."]
 
 
+def test_parse_pdf__a_day_at_the_beginning_of_a_line_is_no_item() -> None:
+    lines = [
+        "1. The contract was signed in Berlin on the evening of the",
+        "3. May of the year and was then sent to the seller, who had",
+        "to be told by telephone before he could open it at all.",
+        "2. The seller sends the form.",
+        "7. The buyer keeps it.",
+    ]
+    parsed = parse_drawn(*column(50, 700, lines))
+    assert [paragraph[:2] for paragraph in parsed.text.split("\n\n")] == ["1.", "2.", "7."]
+
+
 def test_parse_pdf__the_distance_of_lines_is_that_of_the_longest_ones() -> None:
     lines = [
         (700, "May 5, 2023"),
