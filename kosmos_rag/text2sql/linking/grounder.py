@@ -82,17 +82,6 @@ class BuildReport:
     """Number of documents removed."""
 
 
-def _check_readable(schemas: Iterable[DatabaseSchema]) -> list[DatabaseSchema]:
-    """Return schemas as they are read from their documents.
-
-    A document that cannot be read would make all questions over the collection fail.
-
-    Raises:
-        SchemaInvalid: A text has NUL, which cannot be stored.
-    """
-    return parse_schemas(document for schema in schemas for document in schema_documents(schema))
-
-
 class SchemaGrounding:
     """Schema grounding for one reader over one collection. Thread-safe.
 
@@ -134,15 +123,16 @@ class SchemaGrounding:
         """Write the documents of a schema and its recipes to the collection.
 
         Changed documents are written and vanished ones removed. Recipes derived from keys are included. The tenant must
-        read what it replaces: documents of this database that it cannot see stay. Raises ConfigError, ModelError and
-        DatabaseError.
+        read what it replaces: documents of this database that it cannot see stay. Raises SchemaInvalid where a text has
+        NUL, which cannot be stored, ConfigError, ModelError and DatabaseError.
 
         Args:
             recipes: Replaces the hand-written recipes; None keeps those that still fit the schema. Accepted queries
                 that fit are always kept.
         """
         existing = self._tenant.documents()
-        unchanged = self._is_current(_check_readable([schema]), existing, acl)
+        # As they are read: a document that cannot be read would make all questions over the collection fail.
+        unchanged = self._is_current(parse_schemas(schema_documents(schema)), existing, acl)
         curated = parse_curated_recipes(existing, schema) if recipes is None else recipes
         all_recipes = {recipe.slug: recipe for recipe in (*template_recipes(schema), *curated)}
         documents = list(schema_documents(schema, all_recipes.values(), acl=acl))
@@ -171,8 +161,8 @@ class SchemaGrounding:
 
         Raises as `build`.
         """
-        _check_readable(schemas)
         documents = [document for schema in schemas for document in schema_documents(schema, acl=acl)]
+        parse_schemas(documents)  # refused before one of them is stored
         sources = {document.source for document in documents}
         removed_sources = [info.source for info in self._tenant.documents() if info.source not in sources]
         report = self._tenant.ingest(documents)
