@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from kosmos_rag.core.errors import RequestError
 from kosmos_rag.core.types import DocumentInfo, Passage, SourceDocument, hash_text, storable
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
-from kosmos_rag.text2sql.records import QueryExample, split_column
+from kosmos_rag.text2sql.records import QueryExample, split_columns
 from kosmos_rag.text2sql.sql.validate import check_query
 
 KIND = "query_example"
@@ -80,5 +80,5 @@ def _parse(document: DocumentInfo | Passage) -> QueryExample:
         question=metadata["question"],
         sql=metadata["sql"],
         tables=tuple(metadata["tables"]),
-        columns=tuple(split_column(name, metadata["tables"]) for name in metadata["columns"]),
+        columns=split_columns(metadata["columns"], metadata["tables"]),
     )

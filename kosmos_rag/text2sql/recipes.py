@@ -24,7 +24,7 @@ from kosmos_rag.text2sql.catalog.roles import (
 )
 from kosmos_rag.text2sql.errors import SchemaInvalid
 from kosmos_rag.text2sql.linking.words import is_content_word, question_words
-from kosmos_rag.text2sql.records import ColumnRef, Pattern, Recipe, split_column
+from kosmos_rag.text2sql.records import ColumnRef, Pattern, Recipe, split_columns
 from kosmos_rag.text2sql.settings import VariantChoice
 
 _VARIANT_NOTE = re.compile(r"If multiple rows exist due to variants \((.+?)\), either ")
@@ -234,7 +234,7 @@ def _parse_curated(values: Any, schema: DatabaseSchema) -> tuple[Recipe | None, 
             for detail in error.errors()
         ]
     tables = [table.full_name for table in schema.tables]
-    columns = tuple(split_column(name, tables) for name in parsed.columns)
+    columns = split_columns(parsed.columns, tables)
     recipe = Recipe(**{**parsed.model_dump(), "columns": columns}, curated=True)
     return recipe, [*missing_parts(recipe, schema), *_invalid_exclusions(recipe)]
 

@@ -3,7 +3,7 @@
 The library, the command line, HTTP, MCP and the client have this shape (`core/types/serialize.py`).
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import Annotated, Any, Literal
@@ -28,6 +28,11 @@ def split_column(name: str, tables: Iterable[str] = ()) -> ColumnRef:
     if table is None:
         table = name.rpartition(".")[0]
     return table, name[len(table) :].removeprefix(".")
+
+
+def split_columns(names: Iterable[str], tables: Collection[str]) -> tuple[ColumnRef, ...]:
+    """Split the names of columns of these tables."""
+    return tuple(split_column(name, tables) for name in names)
 
 
 def _split_names(columns: Sequence[ColumnRef | str]) -> list[ColumnRef]:

@@ -12,7 +12,7 @@ from kosmos_rag.core.types import DocumentInfo, Passage, SourceDocument
 from kosmos_rag.text2sql.catalog.model import DatabaseSchema
 from kosmos_rag.text2sql.catalog.sources import from_json
 from kosmos_rag.text2sql.recipes import missing_parts
-from kosmos_rag.text2sql.records import Recipe, split_column
+from kosmos_rag.text2sql.records import Recipe, split_columns
 
 
 def parse_schemas(documents: Iterable[DocumentInfo | SourceDocument]) -> list[DatabaseSchema]:
@@ -96,7 +96,7 @@ def parse_recipe(document: DocumentInfo | Passage) -> Recipe:
         text=metadata["text"],
         pattern=metadata["pattern"],
         tables=tuple(metadata["tables"]),
-        columns=tuple(split_column(name, metadata["tables"]) for name in metadata["columns"]),
+        columns=split_columns(metadata["columns"], metadata["tables"]),
         join_hints=tuple(metadata["join_hints"]),
         keywords=tuple(metadata["keywords"]),
         note=metadata.get("note"),
