@@ -69,7 +69,7 @@ _STATEMENT_START = re.compile(
 )
 _CLOSINGS = {"<!--": "-->", "{%": "%}", "{#": "#}", "{{": "}}"}
 """Ends of comments and template tags, by their beginnings."""
-_COLONS = (":", "\uff1a")
+COLONS = (":", "\uff1a")
 _TITLE_LINES = 3
 _OPTION = re.compile(r"[ \t]+:[\w-]+:.*")
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(?:(?:[\w.-]+[ \t]*:|[ \t]+|-[ \t]|\#)[^\n]*\n)+(?:---|\.\.\.)[ \t]*(?:\n|\Z)")
@@ -476,7 +476,7 @@ class _Scanner:
             self._at += 1
         block = self._block("item" if is_item else "sentence", first, self._at)
         yield block
-        if is_item and self._lines[self._at - 1].rstrip().endswith(_COLONS):
+        if is_item and self._lines[self._at - 1].rstrip().endswith(COLONS):
             item = _ITEM.sub("", " ".join(map(str.strip, self._lines[first : self._at])), count=1)
             # Of several sentences, only the last introduces: a heading is embedded before each item below it.
             *_, (introduction, end) = sentences(item, (0, len(item)))

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from itertools import takewhile
 
 from kosmos_rag.answering.evidence import Evidence
+from kosmos_rag.answering.units import COLONS
 
 _OF_SERIES = ("item", "row")
 """Kinds of units that follow others of their kind: lists and tables."""
-_COLONS = (":", "\uff1a")
 _BETWEEN_ITEMS = " \t\n>"
 """Blank lines, also of a block quote."""
 _LABEL = re.compile(r"\*\*[^*\n]+\*\*(?:\s*\([^()\n]*\))?")
@@ -51,7 +51,7 @@ def introduces(item: Evidence, following: Evidence) -> bool:
     text, title = item.unit.text, following.unit.heading
     if title and text.endswith(title) and not _DIGIT.search(title):
         return following.passage is item.passage
-    is_introduction = text.endswith(_COLONS) or _LABEL.fullmatch(text) is not None
+    is_introduction = text.endswith(COLONS) or _LABEL.fullmatch(text) is not None
     return item.unit.kind in ("sentence", "item") and is_introduction and following.passage is item.passage
 
 
@@ -115,7 +115,7 @@ class _Neighbours:
         indent = _indent(self._evidence[at])
         for before in reversed(self._evidence[first:at]):
             # A passage that begins within a list has lost the indent of its first item; a colon introduces others.
-            if (before.unit.start or before.unit.text.endswith(_COLONS)) and _indent(before) < indent:
+            if (before.unit.start or before.unit.text.endswith(COLONS)) and _indent(before) < indent:
                 indent = _indent(before)
                 around.insert(0, before)
         return around

@@ -29,8 +29,8 @@ def run_periodically(
     ended = threading.Event()
 
     def run() -> None:
-        wait_s, is_failing = delay_s, False
-        while not ended.wait(wait_s):
+        pause_s, is_failing = delay_s, False
+        while not ended.wait(pause_s):
             try:
                 action()
                 is_failing = False
@@ -38,7 +38,7 @@ def run_periodically(
                 if not is_failing:
                     log.exception("the thread %s fails, and continues", thread_name, extra={"action": "thread_failed"})
                 is_failing = True
-            wait_s = interval_s
+            pause_s = interval_s
 
     thread = threading.Thread(target=run, name=thread_name, daemon=True)
     thread.start()
